@@ -230,8 +230,7 @@ def score(
     heard (:func:`logged`).
     """
     given, heard_from = tee(dialogues)
-    known = told or {}
-    logs, scored = tee(logged(one, grounder, known.get(one.session_id)) for one in heard_from)
+    logs, scored = tee(logged(one, grounder, (told or {}).get(one.session_id)) for one in heard_from)
     scores = score_all(scored, grounder, conventions.get("default"))
     for dialogue, log, found in zip(given, logs, scores, strict=True):
         yield _Scored(dialogue, _rows(log, found.turns, grounder))

@@ -2,8 +2,6 @@
 has the same users, who never shift. Source: docs/validity.md, section 1.
 """
 
-import pandas as pd
-
 from crs_lib import evaluate, simulate
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
@@ -42,10 +40,3 @@ def make(config: SimulateConfig, convention: str = "default", *, progress: bool 
     simulate.simulate(config.changed(arms=(*config.arms, scenarios.NO_SHIFT)), progress=progress)
     for arm in (config, _twin(config)):
         evaluate.evaluate(evaluate.EvaluateConfig(run=arm.run, convention=convention))
-
-
-def balance(shifts: pd.DataFrame) -> pd.DataFrame:
-    """How often each shift type occurs, and at which turns: type, n, earliest, mean and latest turn."""
-    once = shifts.drop_duplicates(["session_id", "turn"])  # every system meets the same shifts
-    table = once.groupby("type")["turn"].agg(["size", "min", "mean", "max"]).reset_index()
-    return table.set_axis(["type", "n", "earliest", "mean_turn", "latest"], axis=1)

@@ -1,16 +1,14 @@
 """Shift detectors, held against the shifts that the simulator logged. A detector sees a user's utterances so
-far and scores each: the higher, the likelier a shift. To add one, register a class. Source: docs/validity.md,
-section 3.
+far and scores each: the higher, the likelier a shift; one at or above the fact ``usual`` is an alarm. To add
+one, register a function of a grounder. Source: docs/validity.md, section 3.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, pairwise
 from operator import or_
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from crs_lib import stats
 from crs_lib.catalog.grounder import Grounder
@@ -19,78 +17,56 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Registry
 from crs_lib.metrics import overlap, similarity
 
-Floats = NDArray[np.float64]
+_Gaps = Callable[[Sequence[str]], Iterable[float]]  # the score of every utterance but the first
+DETECTORS: Registry[_Gaps] = Registry("detector")
 
 
-class _Detector:
-    """``usual`` is the threshold that the detector is used with: a score at or above it is an alarm."""
-
-    usual = 0.7
-
-    def __init__(self, grounder: Grounder) -> None:
-        self.grounder = grounder
-
-    def scores(self, texts: Sequence[str]) -> Floats:
-        """The score of every utterance; NaN for the first: it cannot shift."""
-        return np.array([math.nan, *self.gaps(texts)] if len(texts) else [])
-
-    def gaps(self, texts: Sequence[str]) -> Iterable[float]:
-        """The score of every utterance but the first."""
-        raise NotImplementedError
-
-
-DETECTORS: Registry[_Detector] = Registry("detector")
-
-
-class _InSpace(_Detector):
+def _in_space(space: similarity.SentenceSpace) -> _Gaps:
     """One minus the cosine with the utterance before, in a sentence space."""
-
-    space: similarity.SentenceSpace
-
-    def gaps(self, texts: Sequence[str]) -> Iterable[float]:
-        return 1 - similarity.cosines(self.space.rows(texts), range(1, len(texts)), range(len(texts) - 1))
+    return lambda texts: (
+        1 - similarity.cosines(space.rows(texts), range(1, len(texts)), range(len(texts) - 1))
+    )
 
 
-@DETECTORS.register("similarity")
-class _Similarity(_InSpace):
+@DETECTORS.register("similarity", usual=0.7)
+def _similarity(grounder: Grounder) -> _Gaps:
     """The thesis's: one minus the TF-IDF cosine with the utterance before, in [0, 1] (usual: below 0.3).
     1 where either utterance has no word of the plots.
     """
-
-    def __init__(self, grounder: Grounder) -> None:
-        self.space = similarity.TfidfSpace(item.plot or item.title for item in grounder.catalog.items)
+    return _in_space(similarity.TfidfSpace(item.plot or item.title for item in grounder.catalog.items))
 
 
-@DETECTORS.register("jaccard")
-class _Jaccard(_Detector):
+@DETECTORS.register("jaccard", usual=0.7)
+def _jaccard(grounder: Grounder) -> _Gaps:
     """The thesis's on concepts: one minus their Jaccard overlap with the utterance before, in [0, 1].
     0 where neither utterance names a concept.
     """
-
-    def gaps(self, texts: Sequence[str]) -> Iterable[float]:
-        return (1 - overlap.jaccard(a, b, empty="one") for a, b in pairwise(self.grounder.ground(texts)))
+    return lambda texts: (1 - overlap.jaccard(a, b, empty="one") for a, b in pairwise(grounder.ground(texts)))
 
 
-@DETECTORS.register("embedding", argument="an encoder", example="minilm")
-class _Embedding(_InSpace):
+@DETECTORS.register("embedding", argument="an encoder", example="minilm", usual=0.7)
+def _embedding(grounder: Grounder, argument: str) -> _Gaps:
     """One minus the cosine of sentence embeddings with the utterance before, in [0, 2].
     Raises InputError where the encoder is not installed.
     """
-
-    def __init__(self, grounder: Grounder, argument: str = "minilm") -> None:
-        self.space = similarity.EmbeddingSpace(argument)
+    return _in_space(similarity.EmbeddingSpace(argument))
 
 
-@DETECTORS.register("new_value")
-class _NewValue(_Detector):
+@DETECTORS.register("new_value", usual=0.5)
+def _new_value(grounder: Grounder) -> _Gaps:
     """The share of an utterance's concepts that no earlier utterance named, in [0, 1]; 0 without concepts."""
 
-    usual = 0.5
-
-    def gaps(self, texts: Sequence[str]) -> Iterable[float]:
-        sets = self.grounder.ground(texts)
+    def gaps(texts: Sequence[str]) -> Iterable[float]:
+        sets = grounder.ground(texts)
         said = zip(sets[1:], accumulate(sets, or_), strict=False)
         return (len(codes - seen) / len(codes) if codes else 0.0 for codes, seen in said)
+
+    return gaps
+
+
+def _scores(gaps: _Gaps, texts: Sequence[str]) -> list[float]:
+    """The score of every utterance; NaN for the first: it cannot shift."""
+    return [math.nan, *gaps(texts)] if texts else []
 
 
 def run(names: Iterable[str], dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
@@ -100,8 +76,8 @@ def run(names: Iterable[str], dialogues: Iterable[Dialogue], grounder: Grounder)
     for dialogue in dialogues:
         session, pairs = f"{dialogue.model_name} {dialogue.session_id}", dialogue.pairs()
         texts, shifts = [pair.user.text for pair in pairs], set(dialogue.shift_turns())
-        for name, detector in made.items():
-            scored = zip(pairs, detector.scores(texts), strict=True)
+        for name, gaps in made.items():
+            scored = zip(pairs, _scores(gaps, texts), strict=True)
             rows += [(name, session, pair.turn, score, pair.turn in shifts) for pair, score in scored][1:]
     if not rows:
         raise InputError("no dialogue to detect shifts in; give at least one")
@@ -110,7 +86,7 @@ def run(names: Iterable[str], dialogues: Iterable[Dialogue], grounder: Grounder)
 
 def usual(names: Iterable[str]) -> dict[str, float]:
     """The threshold that each detector is used with."""
-    return {name: float(getattr(DETECTORS.get(name).make, "usual", math.nan)) for name in names}
+    return {name: float(DETECTORS.get(name).facts["usual"]) for name in names}
 
 
 def quality(rows: pd.DataFrame, thresholds: dict[str, float]) -> pd.DataFrame:

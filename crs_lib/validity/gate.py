@@ -16,6 +16,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
 
 from crs_lib import evaluate, runs, simulate, stats
@@ -228,25 +229,17 @@ def _tested(one: _Demand, wide: pd.DataFrame, plain: pd.DataFrame) -> dict[str, 
     if len(known) < 2:
         return row | {"n": len(known), "p": 1.0}
     low, high = _p_above(known, one.value - one.margin), _p_above(-known, -one.value - one.margin)
-    mean, half = float(known.mean()), _half(known)
+    half = float(scipy.stats.t.ppf(0.975, len(known) - 1) * known.std(ddof=1) / math.sqrt(len(known)))
+    mean = float(known.mean())
     row |= {"estimate": mean, "low": mean - half, "high": mean + half, "n": len(known)}
     return row | {"p": max(low, high) if one.relation in ("equal", "near") else low}
 
 
-def _half(known: NDArray[np.float64]) -> float:
-    """Half of the 95 % t interval of a mean."""
-    from scipy.stats import t
-
-    return float(t.ppf(0.975, len(known) - 1) * known.std(ddof=1) / math.sqrt(len(known)))
-
-
 def _p_above(known: NDArray[np.float64], bound: float) -> float:
     """One-sided p of the hypothesis that the mean does not lie above a bound; 0 or 1 without any spread."""
-    from scipy.stats import ttest_1samp
-
     if np.ptp(known) < 1e-12:
         return float(known[0] <= bound)
-    return float(ttest_1samp(known, bound, alternative="greater").pvalue)
+    return float(scipy.stats.ttest_1samp(known, bound, alternative="greater").pvalue)
 
 
 def develop(run: str, catalog: str, workers: int = 2) -> pd.DataFrame:

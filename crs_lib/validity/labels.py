@@ -134,8 +134,7 @@ def folder(run: str) -> Path:
 
 def write_key(run: str, kind: str, questions: Sequence[Question]) -> None:
     """Write what the page must not hold: which systems a question shows; keys of other pages stay."""
-    shown = ("sides", "earlier")
-    entries = [{k: v for k, v in asdict(one).items() if k not in shown} for one in questions]
+    entries = [{k: v for k, v in asdict(q).items() if k not in ("sides", "earlier")} for q in questions]
     page = digest(questions)
     for place in (_key_of(run, page), folder(run) / KEY):
         tables.write_json(place, {"kind": kind, "page": page, "questions": entries})

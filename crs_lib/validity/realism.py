@@ -121,17 +121,20 @@ def _two_sample(
     real: Sequence[_UserTurn], simulated: Sequence[_UserTurn], encoder: str = TFIDF, seed: int = 1
 ) -> dict[str, float]:
     """AUC of telling simulated from real turns, in [0, 1], with a 95 % interval over conversations; tested on
-    conversations (of several voices: on voices) never seen. InputError below ten conversations a side.
+    conversations (of several voices: on voices) never seen. A logistic regression reads TF-IDF of words,
+    pairs of words and characters, or vectors. InputError below ten conversations a side.
     """
     both = [*real, *simulated]
     names, groups = np.unique([turn.conversation for turn in both], return_inverse=True)
     truth = np.repeat([0, 1], [len(real), len(simulated)])
     if min(len(set(groups[truth == side])) for side in (0, 1)) < _LEAST:
         raise InputError(f"real or simulated users have fewer than {_LEAST} conversations; give more")
-    texts = [turn.text for turn in both]
-    inputs: Any = texts if encoder == TFIDF else sentence_vectors(ENCODERS.create(encoder), texts)
+    inputs: Any = [turn.text for turn in both]
+    reader: Any = make_pipeline(make_union(_WORDS, _CHARACTERS), LogisticRegression(max_iter=2_000))
+    if encoder != TFIDF:
+        inputs, reader = sentence_vectors(ENCODERS.create(encoder), inputs), reader[-1]
     folds = PredefinedSplit([*_folds(real, seed), *_folds(simulated, seed)])
-    scores = cross_val_predict(_classifier(encoder), inputs, truth, cv=folds, method="predict_proba")[:, 1]
+    scores = cross_val_predict(reader, inputs, truth, cv=folds, method="predict_proba")[:, 1]
     draw, n, drawn = rng.stream(seed, "realism", "resamples"), len(names), list[float]()
     for _ in range(_RESAMPLES):
         weights = np.bincount(draw.integers(n, size=n), minlength=n)[groups]
@@ -165,12 +168,6 @@ def _as_long(turns: Sequence[_UserTurn], real: Sequence[_UserTurn], seed: int) -
     most = {name: lengths[int(draw.integers(len(lengths)))] for name in names.unique()}
     places = names.groupby(names).cumcount()
     return [turn for turn, place in zip(turns, places, strict=True) if place < most[turn.conversation]]
-
-
-def _classifier(encoder: str) -> Any:
-    """A logistic regression, over TF-IDF of words, pairs of words and characters, or over vectors."""
-    fit = LogisticRegression(max_iter=2_000)
-    return make_pipeline(make_union(_WORDS, _CHARACTERS), fit) if encoder == TFIDF else fit
 
 
 def _telling_words(
@@ -324,8 +321,8 @@ def unlogged(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
         inside = [(m.start, m.end) for m in found if fold(m.value) in known]
         inside += [(title.start, title.end) for title in grounder.titles(pair.user.text)]
         more = {m.value for m in found if not any(a <= m.start and m.end <= b for a, b in inside)}
-        aside = log["stage"] == "aside"
-        rows.append((*_place(dialogue, pair)[:3], log["stage"], [] if aside else sorted(more)))
+        found = [] if log["stage"] == "aside" else sorted(more)
+        rows.append((*_place(dialogue, pair), log["stage"], found))
     return pd.DataFrame(rows, columns=[*_SHIFT[:3], "stage", "unlogged"])
 
 

@@ -93,8 +93,7 @@ def _sleights(config: GateConfig) -> pd.DataFrame:
     """
     specs = list(dict.fromkeys([*SLEIGHTS, *SLEIGHTS.values()]))
     found = _scored(config.changed(n_turns=_TURNS), specs, _TIMES * config.n_sessions, ALL)
-    names = ["shift_cost", "straight_gain"]
-    values = {spec: _sessions(found[spec], names).to_numpy() for spec in specs}
+    values = {spec: _sessions(found[spec], ["shift_cost", "straight_gain"]).to_numpy() for spec in specs}
     straight = {spec: np.nanmean(values[spec][:, 1]) for spec in specs}
     drawn = rng.stream(config.seed, "redteam", "scenarios")
     n = len(values[specs[0]])
@@ -109,8 +108,7 @@ def _sleights(config: GateConfig) -> pd.DataFrame:
                 rises[spec] = costs[honest] - costs[spec]
         worst = max(rises, key=lambda spec: rises[spec][0], default="")
         rise = rises.get(worst, np.array([math.nan, 0.0]))
-        most, (low, high) = max(0.0, float(rise[0])), np.nanquantile(rise[1:], (0.025, 0.975))
-        most = most if rises else math.nan
+        most, (low, high) = float(np.maximum(0.0, rise[0])), np.nanquantile(rise[1:], (0.025, 0.975))
         rows.append({
             "metric": name, "exploitability": most, "mark": "can be gamed" if most >= RAISED else "",
             "near_misses": math.nan, "oracle": 0.0, "worst": worst, "n": len(rises), "low": low, "high": high,

@@ -4,7 +4,7 @@ are computed from the words, chosen on one half of the talks, confirmed on the o
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,26 +40,19 @@ def _corpus() -> pd.DataFrame:
     return pd.DataFrame(tables.read_jsonl(paths.samples() / "revisions.jsonl"))
 
 
-class _Joined(NamedTuple):
-    """A conversation of a data set with the rows of the corpus, by the number of the turn (from 1)."""
-
-    dialogue: Dialogue
-    rows: Mapping[int, Mapping[str, Any]]
-
-
-def _joined(dataset: str, place: Path | None = None) -> Iterator[_Joined]:
-    """Every conversation of a rated set that the corpus speaks of, with what it says. RunError where the data
-    set is not here, InputError where it has no conversation of the corpus.
+def _joined(dataset: str) -> Iterator[tuple[Dialogue, dict[int, dict[Hashable, Any]]]]:
+    """Every conversation of a rated set that the corpus speaks of, with what it says, by the number of the
+    turn (from 1). RunError where the data set is not here, InputError where it has no conversation of it.
     """
     labels, met = _corpus().query("dataset == @dataset"), False
     labels = labels.sort_values("kind", key=lambda kinds: kinds.isin(KINDS), kind="stable")
     rows = {str(name): mine.to_dict("records") for name, mine in labels.groupby("conversation")}
-    for dialogue in raters.conversations(dataset, place):
+    for dialogue in raters.conversations(dataset):
         if mine := rows.get(dialogue.session_id):
             said = [(pair.turn, one) for pair in dialogue.pairs() for one in agreement.parts(pair.user)]
             turns, met = {part.get("turn_ind"): turn for turn, part in said}, True
             # of a turn with several rows a revision counts: it comes last
-            yield _Joined(dialogue, {turns[row["turn"]]: row for row in mine if row["turn"] in turns})
+            yield dialogue, {turns[row["turn"]]: row for row in mine if row["turn"] in turns}
     if not met:
         told = f"none of the {len(rows)} conversations of the corpus is in this file"
         raise InputError(f"data set {dataset!r}: {told}")
@@ -70,21 +63,20 @@ def replies(grounder: Grounder) -> pd.DataFrame:
     three), "first request" (the first for which a constraint is heard), or empty. ``misfit`` is 1 − gain
     where films are shown: people have no straight twin. Raises as :func:`_joined`.
     """
-    frames = [_replies(name, grounder) for name in RATINGS]
-    return pd.concat(frames, ignore_index=True)
+    return pd.concat([_replies(name, grounder) for name in RATINGS], ignore_index=True)
 
 
 def _replies(dataset: str, grounder: Grounder) -> pd.DataFrame:
     """The rows of one data set."""
     talks = list(_joined(dataset))
-    told = {one.dialogue.session_id: _told(one.rows, grounder) for one in talks}
-    dialogues = [one.dialogue for one in talks]
+    told = {dialogue.session_id: _told(known, grounder) for dialogue, known in talks}
+    dialogues = [dialogue for dialogue, _ in talks]
     scored = zip(talks, *(agreement.score(dialogues, grounder, given) for given in ({}, told)), strict=True)
     rows = []
-    for talk, one, other in scored:
+    for (_, known), one, other in scored:
         asked = next((row["turn"] for row in one.rows if row["defined"]), 0)
         for row, twin in zip(one.rated, other.rows, strict=True):
-            revised = talk.rows.get(row["turn"], {}).get("kind") in KINDS
+            revised = known.get(row["turn"], {}).get("kind") in KINDS
             role = REVISION if revised else FIRST if row["turn"] == asked else ""
             rows.append(row | {"dataset": dataset, "role": role, LABELLED: twin["uptake"]})
     frame = pd.DataFrame(rows)
@@ -94,7 +86,7 @@ def _replies(dataset: str, grounder: Grounder) -> pd.DataFrame:
     return frame.assign(**dict(zip(VARIANTS[1:], (filled, filled.fillna(0.0)), strict=True)))
 
 
-def _told(rows: Mapping[int, Mapping[str, Any]], grounder: Grounder) -> dict[int, agreement.Told]:
+def _told(rows: Mapping[int, Mapping[Hashable, Any]], grounder: Grounder) -> dict[int, agreement.Told]:
     """What two readers of three say is kept and dropped in the revised turns of a conversation."""
 
     def codes(wishes: Mapping[str, list[str]], mark: str) -> frozenset[int]:

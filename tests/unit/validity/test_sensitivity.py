@@ -129,25 +129,23 @@ TEXTS = ["drama films please", "more drama films", "now comedy films", "thanks"]
 OFFLINE = [entry.name for entry in detectors.DETECTORS if entry.name != "embedding"]
 
 
-def made(name):
-    return detectors.DETECTORS.create(name, grounder=TEN)
+def scored(name, texts=TEXTS):
+    return detectors._scores(detectors.DETECTORS.create(name, grounder=TEN), texts)
 
 
 # jaccard takes silence after a wish for a shift
 @pytest.mark.parametrize(("name", "scores"), [("new_value", [0, 1, 0]), ("jaccard", [0, 1, 1])])
 def test_a_new_value_is_an_alarm_and_an_old_one_is_not(name, scores):
-    assert made(name).scores(TEXTS).tolist() == pytest.approx([np.nan, *scores], nan_ok=True)
+    assert scored(name) == pytest.approx([np.nan, *scores], nan_ok=True)
 
 
 @pytest.mark.parametrize("name", OFFLINE)
 def test_a_score_depends_on_nothing_said_later(name):
-    detector = made(name)
-    whole = detector.scores(TEXTS)
-    assert len(whole) == len(TEXTS)
-    assert np.isnan(whole[0])
-    np.testing.assert_allclose(detector.scores(TEXTS[:3]), whole[:3])
+    whole = scored(name)
+    assert len(whole) == len(TEXTS) and np.isnan(whole[0])
+    np.testing.assert_allclose(scored(name, TEXTS[:3]), whole[:3])
     assert 0 < detectors.usual([name])[name] < 1
-    assert len(detector.scores([])) == 0
+    assert len(scored(name, [])) == 0
 
 
 def dialogue(shift=3):
