@@ -153,8 +153,7 @@ class Comparison:
 
     def worst(self) -> pd.DataFrame:
         """The turns of the sessions in which the first of one's own systems loses most, beside a baseline.
-        Columns: session, turn, user, then the replies of the system and of the baseline with the smallest
-        cost in that session's window.
+        Columns: session, turn, user, the replies of the system and of the baseline that loses least.
         """
         mine = self.shifts[self.shifts["model"] == self.ours[0]].dropna(subset=["shift_cost"])
         worst = mine.sort_values(["shift_cost", "session_id"], ascending=[False, True]).head(_WORST)

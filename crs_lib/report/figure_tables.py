@@ -27,9 +27,7 @@ from crs_lib.validity import redteam, sensitivity
 
 
 def read(run: str, table: str, convention: str = "", plan: Plan | None = None) -> pd.DataFrame:
-    """A figure's table of a run under a convention; NoDataError without data, RunError without scores. Tests
-    are those of ``plan``, of the movies' own where none is given.
-    """
+    """A figure's table, tests by ``plan`` or the movies'; NoDataError without data, RunError if unscored."""
     if table in _OTHERS:
         evaluate.entry(run, convention)
         return _OTHERS[table](run, convention)
@@ -322,9 +320,8 @@ def _steps(run: str, scored: Mapping[str, Any], frame: pd.DataFrame) -> list[str
 
 
 def _shift_events(run: str, convention: str) -> pd.DataFrame:
-    """The shifts of a run's scenarios as their logs tell them: a row for each type and turn, with ``n``,
-    every scenario counted once. Where the logs tell none, those that the convention detected, ``n`` a mean
-    per system; else one row, n 0.
+    """The shifts of a run's scenarios as logged: a row a type and turn with ``n``, every scenario counted
+    once. Where the logs tell none, those detected, ``n`` a mean per system; else one row, n 0.
     """
     counts, systems, seen, turns = Counter[tuple[str, int]](), Counter[str](), set[str](), 0
     for talk in simulate.iter_dialogues(run):

@@ -57,9 +57,8 @@ def call_costs(name: str) -> pd.DataFrame:
 
 
 def against(results: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> pd.DataFrame:
-    """Each system beside the one that it must beat to count, a row a pair: normalised gain, difference with
-    95 % interval over shared scenarios, and whether it is better, worse or not better. Raises InputError for
-    a system without results.
+    """Each system beside the one that it must beat to count, a row a pair: gain, difference with 95 %
+    interval over shared scenarios, and whether it is better. InputError for a system without results.
     """
     kept = [pair for pair in dict.fromkeys(pairs) if pair[0] != pair[1]]
     design = Design(pairs=kept, system="model", scenario="session_id", value="normalised_gain")

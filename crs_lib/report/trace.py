@@ -106,9 +106,7 @@ def _key(row: Mapping[str, Any]) -> Key:
 
 
 def _index(files: _RunFiles, view: SessionView, page_size: int, sessions: Sequence[_Entry]) -> dict[str, Any]:
-    """The input of the page: what the run has, and its sessions in the order of the data files; the parts
-    that all systems share are stored once.
-    """
+    """The input of the page: what the run has, and its sessions; what all systems share is stored once."""
     looks, keys = style.looks(files.models), [key for key, _ in sessions]
     plots = {plot: place for place, plot in enumerate(dict.fromkeys(plot for _, plot in sessions))}
     return {

@@ -24,8 +24,7 @@ _Case = tuple[pd.DataFrame, list[tuple[Any, Any]], Design]
 class Ladder(NamedTuple):
     """The results of a plan as tidy frames: ``pairwise`` of every outcome, the others of the primary one. A
     test that could not be made has a row without numbers and a ``note``. Where systems met different users
-    the tests are those of independent samples (``p_brunner_munzel``). ``verdict`` makes sentences and
-    letters.
+    the tests are those of independent samples. ``verdict`` makes sentences and letters.
     """
 
     means: pd.DataFrame

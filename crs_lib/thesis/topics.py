@@ -246,8 +246,7 @@ def train(
     plots: Sequence[str], *, n_topics: int = 50, passes: int = 15, seed: int = 42, least: int = 5
 ) -> TopicModel:
     """A model of the plots: words in at least ``least`` and at most half of them, scikit-learn's variational
-    Bayes with symmetric priors of 1/topics; the same plots and seed give the same model. InputError for fewer
-    words than topics.
+    Bayes, priors of 1/topics; the same plots and seed give the same. InputError for too few words.
     """
     from sklearn.decomposition import LatentDirichletAllocation
     from sklearn.feature_extraction.text import CountVectorizer

@@ -226,8 +226,7 @@ def score(
     dialogues: Iterable[Dialogue], grounder: Grounder, told: Mapping[str, Mapping[int, Told]] | None = None
 ) -> Iterator[_Scored]:
     """Every dialogue with its rows, one at a time, a row a reply: our scores, their parts, and other metrics.
-    ``defined`` is 1 where a constraint is known (else the score is the fallback). ``told`` corrects what is
-    heard (:func:`logged`).
+    ``defined``: 1 where a constraint is known, else the score is the fallback. ``told``: :func:`logged`.
     """
     given, heard_from = tee(dialogues)
     logs, scored = tee(logged(one, grounder, (told or {}).get(one.session_id)) for one in heard_from)

@@ -91,8 +91,7 @@ def usual(names: Iterable[str]) -> dict[str, float]:
 
 def quality(rows: pd.DataFrame, thresholds: dict[str, float]) -> pd.DataFrame:
     """One row per detector at its threshold: precision, recall, F1, AUC, ``alarm_rate`` (of all turns),
-    ``shift_rate``, ``delay`` (mean turns to the first alarm before the next shift) and ``found``, the share
-    with one.
+    ``shift_rate``, ``delay`` (mean turns to an alarm before the next shift), ``found`` (share with one).
     """
     out = []
     for name, mine in rows.groupby("detector", sort=False):

@@ -2,8 +2,7 @@
 value named in a field replaces the earlier ones; one that is refused is unwanted, one "not required any more"
 is dropped, "forget the rest" drops all; a film named with approval stands for its genres while nothing is
 stated; a year counts where that very year is asked for. Reactions are read from cues of acceptance and
-rejection outside of titles and films not seen (``prompts/movies/heard.wording``; docs/validity.md, section
-4).
+rejection outside of titles and films not seen (prompts/movies/heard.wording; docs/validity.md, section 4).
 """
 
 import math

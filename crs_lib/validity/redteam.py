@@ -88,8 +88,7 @@ def _sleights(config: GateConfig) -> pd.DataFrame:
     ``exploitability`` is the base's cost less its own, at least 0, over the policies of SLEIGHTS that are as
     able; ``n`` counts these. Who gives straight gain away lowers both costs by arithmetic: as able is a
     straight gain within .05 of the base's for shift cost, within 5 % of it for the share, which is a ratio.
-    ``low`` and ``high`` are the 95 % interval of the worst one's difference, scenarios resampled, but not its
-    choice.
+    ``low`` and ``high``: the 95 % interval of the worst one's difference; scenarios, not it, are resampled.
     """
     specs = list(dict.fromkeys([*SLEIGHTS, *SLEIGHTS.values()]))
     found = _scored(config.changed(n_turns=_TURNS), specs, _TIMES * config.n_sessions, ALL)
