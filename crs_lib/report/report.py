@@ -29,7 +29,7 @@ _DESIGN = {"roles", "catalogue_fields", "shift_events"}  # tables without result
 
 def write(run: str, plan: str = "movies", convention: str = "") -> Path:
     """Write ``report.html`` beside the scores of a convention; returns its path. Statistics follow the plan
-    (``notebooks/plans/``). The same files give the same bytes. RunError without scores, InputError for no plan.
+    (``notebooks/plans/``). The same files give the same bytes. RunError without scores, InputError: no plan.
     """
     report = _Report(run, plan, convention)
     asked = "Does a recommender follow when preferences shift?"
