@@ -321,8 +321,8 @@ def unlogged(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
         inside = [(m.start, m.end) for m in found if fold(m.value) in known]
         inside += [(title.start, title.end) for title in grounder.titles(pair.user.text)]
         more = {m.value for m in found if not any(a <= m.start and m.end <= b for a, b in inside)}
-        found = [] if log["stage"] == "aside" else sorted(more)
-        rows.append((*_place(dialogue, pair), log["stage"], found))
+        shown = [] if log["stage"] == "aside" else sorted(more)
+        rows.append((*_place(dialogue, pair), log["stage"], shown))
     return pd.DataFrame(rows, columns=[*_SHIFT[:3], "stage", "unlogged"])
 
 
