@@ -101,8 +101,8 @@ class ThesisCatalog:
         so, and "Crime Fiction" never meets ``genre=crime``.
         """
         codes = self.space.code_of
-        listed = [[(name, listed(one.get(name))) for name in CONCEPT_FIELDS] for _, one in self.records]
-        raw = [[(name, one.strip().lower()) for name, several in row for one in several] for row in listed]
+        labelled = [[(name, listed(one.get(name))) for name in CONCEPT_FIELDS] for _, one in self.records]
+        raw = [[(name, one.strip().lower()) for name, several in row for one in several] for row in labelled]
         return tuple(frozenset(codes[label] for label in labels if label in codes) for labels in raw)
 
     @cached_property
