@@ -21,7 +21,7 @@ REACHED = {
     "cosrec": 2852, "systems": 1971, "report": 1733, "validity": 1581, "simulate": 1419,
     "cli": 998, "core": 967, "retrieval": 726, "notebooks": 583,
 }  # fmt: skip
-TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 25_984, 41_684, 215, 1_129
+TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 25_863, 41_500, 215, 1_127
 FRONT_DOOR_REACHED = 160
 
 
