@@ -23,6 +23,7 @@ from crs_lib.metrics import conventions
 from crs_lib.thesis.catalog import ThesisCatalog
 from crs_lib.thesis.grounded import ALIASES, _words_of
 from crs_lib.thesis.topics import train
+from tests.helpers import refused
 from tests.helpers.films import grounder
 
 RECORDS = {
@@ -40,10 +41,8 @@ def catalog(tmp_path_factory):
 
 
 def dialogue(*texts, shifts=(), **meta):
-    turns = [
-        Turn(USER, text, meta) if i % 2 == 0 else Turn(SYSTEM, text, {"rec_titles": ["One"]})
-        for i, text in enumerate(texts)
-    ]
+    speakers = (USER, meta), (SYSTEM, {"rec_titles": ["One"]})
+    turns = (Turn(speakers[i % 2][0], text, speakers[i % 2][1]) for i, text in enumerate(texts))
     return Dialogue("1", "m", tuple(turns), shift_events=tuple({"turn": turn} for turn in shifts))
 
 
@@ -71,27 +70,17 @@ def test_silence_agrees_with_silence_and_clipping_moves_the_mean_in_the_thesis(c
 
 
 @pytest.mark.slow
-def test_recovery_may_come_after_the_next_shift_only_in_the_thesis(catalog):
+def test_recovery_after_the_next_shift_and_rates_without_recovery_or_shift_differ_by_convention(catalog):
     """Shifts at 1 and 2; replies 1 and 2 miss, reply 3 meets. Window 3: d = 2 for the first, 1 for the second."""
-    one = dialogue(
-        "A drama?", "Horror.", "With Maya Lind?", "Horror.", "Drama with Maya Lind?", "Drama with Maya Lind.",
-        shifts=(1, 2),
-    )  # fmt: skip
-    theirs = scored(catalog, one, "thesis_grounded", extractor="words")
-    ours = scored(catalog, one, "default")
-    assert theirs.session["topic_recovery_rate"] == 1.0 and theirs.session["avg_recovery_delay"] == 1.5
-    assert ours.session["topic_recovery_rate"] == 0.5 and ours.session["avg_recovery_delay"] == 1.0
-
-
-@pytest.mark.slow
-def test_rates_and_delays_without_recovery_or_shift_differ_by_convention(catalog):
-    one = dialogue("A drama?", "Horror.", "A comedy?", "Horror.", shifts=(2,))
-    for name in ("default", "thesis_grounded"):
-        record = scored(catalog, one, name, extractor="words").session
-        assert record["topic_recovery_rate"] == 0.0
-        assert math.isnan(record["avg_recovery_delay"]), name
-    legacy = scored(catalog, one, "thesis_legacy", topics="heuristic").session
-    assert legacy["avg_recovery_delay"] == 0.0
+    asked = "Drama with Maya Lind?", "Drama with Maya Lind."
+    one = dialogue("A drama?", "Horror.", "With Maya Lind?", "Horror.", *asked, shifts=(1, 2))
+    two = dialogue("A drama?", "Horror.", "A comedy?", "Horror.", shifts=(2,))
+    for name, late in (("default", [0.5, 1.0]), ("thesis_grounded", [1.0, 1.5])):
+        for talk, wanted in ((one, late), (two, [0.0, math.nan])):
+            record = scored(catalog, talk, name, extractor="words").session
+            found = [record["topic_recovery_rate"], record["avg_recovery_delay"]]
+            assert found == pytest.approx(wanted, abs=0, nan_ok=True), name
+    assert scored(catalog, two, "thesis_legacy", topics="heuristic").session["avg_recovery_delay"] == 0.0
     one = dialogue("A drama?", "Horror.")
     assert math.isnan(scored(catalog, one, "default").session["topic_recovery_rate"])
     assert scored(catalog, one, "thesis_grounded").session["topic_recovery_rate"] == 0.0
@@ -152,14 +141,11 @@ def test_settings_that_a_convention_does_not_use_or_find_are_errors(catalog):
         ("thesis_legcy", {}, "did you mean 'thesis_legacy'"),
         ("thesis_grounded", {"similarity": "tfid"}, "did you mean 'tfidf'"),
     ):
-        with pytest.raises(InputError, match=message):
-            choose.ScoringConfig(catalog=catalog, convention=convention, **wrong)
+        refused(message, choose.ScoringConfig, catalog=catalog, convention=convention, **wrong)
     with pytest.raises(InputError, match="python -m crs_lib catalog topics"):
         choose.ScoringConfig(catalog=catalog, convention="thesis_legacy", topic_model="/nowhere").make()
-    with pytest.raises(InputError, match="empty is 'half'; give one of skip, zero, one"):
-        conventions.Convention(empty="half")
-    with pytest.raises(InputError, match="window is 0; input should be greater than or equal to 1"):
-        conventions.Convention(window=0)
+    refused("empty is 'half'; give one of skip, zero, one", conventions.Convention, empty="half")
+    refused("window is 0; input should be greater than or equal to 1", conventions.Convention, window=0)
 
 
 @pytest.mark.slow
@@ -209,9 +195,8 @@ def tables_of(written, place, hash_seed, threads, workers):
          "--out", str(folder / place / name), *(str(folder / part) if part == "topics" else part for part in given)]
         for name, given in SETTINGS.items()
     ]  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-c", COMMANDS, json.dumps(lines)], env=environment, capture_output=True, text=True
-    )
+    command = [sys.executable, "-c", COMMANDS, json.dumps(lines)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     made = {name: sorted((folder / place / name).iterdir()) for name in SETTINGS}
     return {name: {path.name: path.read_bytes() for path in files} for name, files in made.items()}
@@ -219,7 +204,6 @@ def tables_of(written, place, hash_seed, threads, workers):
 
 @pytest.fixture(scope="module")
 def twice(written):
-    """What the command writes under each convention, twice: other hash seed, other threads, other workers."""
     return tables_of(written, "a", "0", "1", "1"), tables_of(written, "b", "1", "2", "2")
 
 
@@ -235,8 +219,7 @@ def test_the_command_writes_the_same_bytes_whatever_the_hash_seed_and_threads(wr
     for table in ("turns.parquet", "shifts.parquet"):
         frame = pd.read_parquet(made / table)
         assert told <= set(frame.columns) and set(frame["convention"]) == {name}
-    metrics = pd.read_csv(made / "model_metrics.csv")
-    assert metrics[sorted(told)].notna().all(axis=None)
+    assert pd.read_csv(made / "model_metrics.csv")[sorted(told)].notna().all(axis=None)
     line = json.loads(first["results.jsonl"].splitlines()[0])
     assert told <= set(line) and line["weights"] and "dialogues" not in line["versions"]
     assert {"cross_coherence", "context_retention", "topic_recovery_rate", "avg_recovery_delay", "topic_interference",
@@ -282,15 +265,15 @@ def column(name, found=FOUND):
 
 def test_text_and_slot_scores_turn_by_turn():
     # concepts: {drama, ada quill} and {1951}; {drama, comedy} twice; none on either side
-    assert column("cross_coherence") == [0, 1, None]
-    assert column("context_retention") == [0, close(1), None]
-    assert column("topic_interference") == [0, 0, 0]
-    assert column("topic_adaptation_score") == [0, close(2), None]
-    assert column("undefined") == ["", "", "no concept on either side"]
-    assert column("missing_concepts") == [["actor=ada quill", "genre=drama"], [], []]
-    assert column("hallucinated_concepts") == [["year=1951"], [], []]
-    # replies name {1951}, {drama, comedy} and nothing; wished are {drama, ada}, {comedy, ada} twice
-    assert column("slot_f1") == [0, 1 / 2, 0]
+    columns = {
+        "cross_coherence": [0, 1, None], "context_retention": [0, close(1), None],
+        "topic_interference": [0, 0, 0], "topic_adaptation_score": [0, close(2), None],
+        "undefined": ["", "", "no concept on either side"], "hallucinated_concepts": [["year=1951"], [], []],
+        "missing_concepts": [["actor=ada quill", "genre=drama"], [], []],
+        # replies name {1951}, {drama, comedy} and nothing; wished are {drama, ada}, {comedy, ada} twice
+        "slot_f1": [0, 1 / 2, 0],
+    }  # fmt: skip
+    assert {name: column(name) for name in columns} == columns
     found = on_paper(*TALK, events=(EVENT,), empty="one")
     assert column("cross_coherence", found) == [0, 1, 1]
     assert column("context_retention", found) == [0, close(1), 0]
@@ -298,7 +281,7 @@ def test_text_and_slot_scores_turn_by_turn():
     assert on_paper(*TALK, empty="zero").session["cross_coherence"] == close(1 / 3)
 
 
-def test_item_scores_turn_by_turn():
+def test_item_scores_turn_by_turn_and_chance_by_popularity():
     # Harbour Lights meets both old wishes; then ½ and 1; Cold Orchard meets neither new wish
     assert column("satisfaction") == [1, 3 / 4, 0]
     # of the nine films that can be recommended 5 are dramas, 4 comedies, 3 with Ada Quill
@@ -306,18 +289,14 @@ def test_item_scores_turn_by_turn():
     chance = [1, (3 / 4 - e_new) / (1 - e_new), -e_new / (1 - e_new)]
     assert e_old == close(4 / 9)
     assert column("satisfaction_corrected") == [close(value) for value in chance]
-    assert column("novelty") == [1, 1 / 2, 1]
-    # drama is dropped at turn 2: Harbour Lights still has Ada Quill, Cold Orchard only leaks
-    assert column("topic_interference_leakage") == [None, 0, 1]
-    assert column("copying") == [0, 0, 0]
     item = [0.6 + 0.4, 0.6 * chance[1] + 0.4 * (1 / 2) * (3 / 4), 0.6 * chance[2] + 0 - 0.25]
     assert column("item_tas") == [close(value) for value in item]
-    assert column("n_items") == [1, 2, 1]
-    assert column("n_wishes") == [2, 2, 2]
-    assert column("since_shift") == [None, 0, 1]
-
-
-def test_chance_by_popularity_weighs_connected_films_more():
+    columns = {
+        # drama is dropped at turn 2: Harbour Lights still has Ada Quill, Cold Orchard only leaks
+        "topic_interference_leakage": [None, 0, 1], "novelty": [1, 1 / 2, 1], "copying": [0, 0, 0],
+        "n_items": [1, 2, 1], "n_wishes": [2, 2, 2], "since_shift": [None, 0, 1],
+    }  # fmt: skip
+    assert {name: column(name) for name in columns} == columns
     popularity = TEN.catalog.popularity[:9]
     drama = popularity[[0, 1, 2, 4, 5]].sum() / popularity.sum()
     ada = popularity[[0, 1, 3]].sum() / popularity.sum()
@@ -328,21 +307,19 @@ def test_chance_by_popularity_weighs_connected_films_more():
 
 
 def test_the_session_is_the_mean_of_what_is_defined_and_a_shift_has_a_row():
-    session = FOUND.session
-    assert session["cross_coherence"] == 1 / 2 and session["topic_adaptation_score"] == close(1)
-    assert session["topic_interference_leakage"] == 1 / 2
-    assert session["satisfaction"] == close((1 + 3 / 4 + 0) / 3)
-    assert session["tas_volatility"] == close(1)  # of 0 and 2
-    assert (session["topic_recovery_rate"], session["avg_recovery_delay"]) == (1, 0)
-    assert session["item_recovery_rate"] == 1
-    # 0.25·1 + 0.20·1 + 0.20·(1 − ½) + 0.20·½ + 0.15·½
-    assert session["context_adaptation_score"] == close(0.25 + 0.2 + 0.1 + 0.1 + 0.075)
-    assert session["judge"] == {"proactiveness": None, "coherence": None, "personalization": None}
-    detail = session["detail"]
+    scores = {
+        "cross_coherence": 1 / 2, "topic_adaptation_score": 1, "topic_interference_leakage": 1 / 2,
+        "satisfaction": (1 + 3 / 4 + 0) / 3, "tas_volatility": 1,  # of 0 and 2
+        "topic_recovery_rate": 1, "avg_recovery_delay": 0, "item_recovery_rate": 1,
+        # 0.25·1 + 0.20·1 + 0.20·(1 − ½) + 0.20·½ + 0.15·½
+        "context_adaptation_score": 0.25 + 0.2 + 0.1 + 0.1 + 0.075,
+    }  # fmt: skip
+    assert {name: FOUND.session[name] for name in scores} == close(scores)
+    assert FOUND.session["judge"] == {"proactiveness": None, "coherence": None, "personalization": None}
+    detail = FOUND.session["detail"]
     assert (detail["n_turns"], detail["n_shifts"], detail["n_both_empty_turns"]) == (3, 1, 1)
     assert (detail["missing_concepts"], detail["hallucinated_concepts"]) == (2, 1)
-    assert detail["defined_turns"]["cross_coherence"] == 2
-    assert detail["defined_turns"]["satisfaction"] == 3
+    assert (detail["defined_turns"]["cross_coherence"], detail["defined_turns"]["satisfaction"]) == (2, 3)
     expected = {
         "model": "hand", "session_id": "00000", "turn": 2, "type": "replace", "watched": 2,
         "delay_item": 0, "recovered_item": True, "delay_text": 0, "recovered_text": True,
@@ -351,12 +328,10 @@ def test_the_session_is_the_mean_of_what_is_defined_and_a_shift_has_a_row():
 
 
 def test_silence_satisfies_nothing_and_unknown_wishes_are_left_out():
-    found = on_paper(
-        user("I'd like drama films", OLD), system("Noted."), user("Well", OLD, asks=False), system("Yes.")
-    )
-    assert column("satisfaction", found) == [0, None]
-    assert column("novelty", found) == [None, None]
-    offered = on_paper(user("Well", OLD, asks=False), system("x", HARBOUR))
+    unasked = user("Well", OLD, asks=False)
+    found = on_paper(user("I'd like drama films", OLD), system("Noted."), unasked, system("Yes."))
+    assert (column("satisfaction", found), column("novelty", found)) == ([0, None], [None, None])
+    offered = on_paper(unasked, system("x", HARBOUR))
     assert column("satisfaction", offered) == [1]  # what is offered counts also when it is not asked for
     assert column("item_tas", found) == [close(0.6 * -(4 / 9) / (5 / 9)), None]
     wishes = {"genre": "Drama", "actor": "Nobody", "mood": "dark"}
@@ -365,23 +340,21 @@ def test_silence_satisfies_nothing_and_unknown_wishes_are_left_out():
     row = on_paper(user("drama films", {"genre": "Drama"}), system("")).turns[0]
     assert (row["cross_coherence"], row["topic_interference"], row["satisfaction"]) == (0, 0, 0)
     found = on_paper(Turn("USER", "a drama"), Turn("SYSTEM", "a drama, yes"))
-    row = found.turns[0]
-    assert (row["cross_coherence"], row["slot_f1"]) == (1, 1)
-    assert math.isnan(row["satisfaction"]) and math.isnan(found.session["topic_recovery_rate"])
-    assert found.shifts == []
+    assert (found.turns[0]["cross_coherence"], found.turns[0]["slot_f1"], found.shifts) == (1, 1, [])
+    assert math.isnan(found.turns[0]["satisfaction"]) and math.isnan(found.session["topic_recovery_rate"])
 
 
 RETRACTED = user("not films with Ada Quill", {"genre": "Comedy"}, avoid={"actor": "Ada Quill"}, shift=True)
 
 
 def test_retracted_and_dropped_wishes_are_no_recovery_and_leak():
-    kept_on = on_paper(TALK[0], TALK[1], RETRACTED, system("Paper Kites", KITES), user("x", {"genre": "Comedy"}), system("x", "lantern-street-1999"))  # fmt: skip
+    stuck = TALK[0], TALK[1], RETRACTED, system("Paper Kites", KITES)
+    kept_on = on_paper(*stuck, user("x", {"genre": "Comedy"}), system("x", "lantern-street-1999"))
     row = kept_on.shifts[0]
     # turn 2: Paper Kites is a comedy with Ada Quill; turn 3, where nothing is to be avoided by its log, is one without
     assert (row["delay_item"], row["recovered_item"]) == (1, True)
     assert kept_on.turns[1]["satisfaction"] == 1  # a wish is met all the same
-    stuck = on_paper(TALK[0], TALK[1], RETRACTED, system("Paper Kites", KITES))
-    assert stuck.session["item_recovery_rate"] == 0
+    assert on_paper(*stuck).session["item_recovery_rate"] == 0
     back = (
         user("drama films", {"genre": "Drama"}), system("x", ORCHARD),
         user("comedy films", {"genre": "Comedy"}, shift=True), system("x", ORCHARD),
@@ -403,11 +376,9 @@ def test_recommended_items_come_from_ids_then_titles_then_the_text():
 
 def test_copying_leaves_the_values_out_and_interference_does_not():
     wish = {"actor": "Ada Quill"}
-    found = on_paper(user("films with Ada Quill", wish), system("Fine films with Ada Quill", HARBOUR)).turns[
-        0
-    ]
+    found = on_paper(user("films with Ada Quill", wish), system("Fine films with Ada Quill", HARBOUR))
     # 3-grams of the reply: 2 of 3 are the user's, 4-grams 1 of 2; without the name "fine films with" is left
-    assert (found["topic_interference"], found["copying"]) == (2 / 3, 0)
+    assert (column("topic_interference", found), column("copying", found)) == ([2 / 3], [0])
 
 
 def test_a_recovery_window_counts_replies_and_stops_at_the_next_shift():
@@ -426,7 +397,7 @@ def test_a_recovery_window_counts_replies_and_stops_at_the_next_shift():
 WEIGHTS = st.floats(0, 10, allow_nan=False)
 
 
-def test_a_changed_knob_stands_in_the_name_and_knobs_add_up():
+def test_a_changed_knob_stands_in_the_name_knobs_add_up_and_a_convention_is_led_by_its_own_score():
     rule = conventions.derived(conventions.get("thesis_grounded"), {"gamma": 0.5, "alpha": 1, "window": 3})
     assert rule.name == "thesis_grounded(gamma=0.5)"
     assert (rule.tas.gamma, rule.tas.alpha, rule.window) == (0.5, 1, 3)
@@ -434,10 +405,12 @@ def test_a_changed_knob_stands_in_the_name_and_knobs_add_up():
     rule = conventions.derived(conventions.get("thesis_grounded(gamma=0.5)"), {"window": 5})
     assert rule.name == "thesis_grounded(gamma=0.5, window=5)"
     assert conventions.derived(rule, {"gamma": 1.0}).name == "thesis_grounded(window=5)"
-    with pytest.raises(InputError, match="recovery_cc is 3"):
-        conventions.get("thesis_grounded(recovery_cc=3)")
-    with pytest.raises(InputError, match="expected a finite number"):
-        conventions.get("thesis_grounded(gamma=nan)")
+    refused("recovery_cc is 3", conventions.get, "thesis_grounded(recovery_cc=3)")
+    refused("expected a finite number", conventions.get, "thesis_grounded(gamma=nan)")
+    tas, cas = "topic_adaptation_score", "context_adaptation_score"
+    led = [layout.outcomes(name)[0] for name in ("thesis_grounded(gamma=0.5)", "thesis_legacy", "default")]
+    assert led[:2] == [tas, cas] and led[2] not in led[:2]
+    assert layout.shown("thesis_legacy", "metric_bars", ["cross_coherence"]) == ["cross_coherence"]
 
 
 @given(name=st.sampled_from(list(conventions.CONVENTIONS)), data=st.data())
@@ -455,10 +428,3 @@ def test_every_derived_name_parses_back(name, data):
     chosen = data.draw(st.sets(st.sampled_from(sorted(values))))
     rule = conventions.derived(base, {knob: data.draw(values[knob]) for knob in sorted(chosen)})
     assert conventions.get(rule.name) == rule and conventions.base_of(rule.name) == name
-
-
-def test_each_convention_is_led_by_its_own_score():
-    assert layout.outcomes("thesis_grounded(gamma=0.5)")[0] == "topic_adaptation_score"
-    assert layout.outcomes("thesis_legacy")[0] == "context_adaptation_score"
-    assert layout.outcomes("default")[0] not in ("topic_adaptation_score", "context_adaptation_score")
-    assert layout.shown("thesis_legacy", "metric_bars", ["cross_coherence"]) == ["cross_coherence"]

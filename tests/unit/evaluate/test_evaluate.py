@@ -9,13 +9,14 @@ import pytest
 
 from crs_lib import evaluate, figures, simulate
 from crs_lib.core import tables
-from crs_lib.core.errors import InputError, NoDataError, RunError
+from crs_lib.core.errors import NoDataError, RunError
 from crs_lib.evaluate import arms
 from crs_lib.metrics import base
 from crs_lib.report import findings, statistics
 from crs_lib.report import tables as views
 from crs_lib.simulate import scenarios
 from crs_lib.thesis import legacy as thesis_legacy
+from tests.helpers import refused
 from tests.helpers.sample import scored
 
 RESULT_KEYS = {
@@ -27,30 +28,22 @@ SYSTEMS = ["oracle", "random", "silent"]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A small finished and scored run; returns its folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CRS_RESULTS", str(tmp_path_factory.mktemp("results")))
         yield simulate.run_folder(scored("r", systems=SYSTEMS, n_sessions=4, n_turns=12, seed=3))
 
 
-def test_results_are_complete_by_construction(run):
+def test_results_are_complete_and_what_is_missing_is_null_with_a_reason_never_zero(run):
     results, turns, shifts = (evaluate.read("r", name) for name in ("results", "turns", "shifts"))
-    asked = {(system, f"{n:05d}") for system in SYSTEMS for n in range(4)}
-    assert set(zip(results["model"], results["session_id"], strict=True)) == asked
-    assert len(results) == len(asked)
-    assert set(zip(turns["model"], turns["session_id"], turns["turn"], strict=True)) == {
-        (*pair, turn) for pair in asked for turn in range(1, 13)
-    }
-    logged = sum(len(talk.shift_turns()) for talk in simulate.dialogues("r"))
-    assert len(shifts) == logged > 0
-    assert set(results.columns) >= RESULT_KEYS
-    assert set(base.scored_names()) <= set(results.columns)
-
-
-def test_missing_is_null_with_a_reason_never_zero(run):
-    record = [json.loads(line) for line in (run / "results.jsonl").read_text().splitlines()][-1]
-    assert record["model"] == "silent" and record["novelty"] is None
-    assert record["avg_recovery_delay"] is None and record["item_recovery_rate"] == 0
+    asked = [(system, f"{n:05d}") for system in SYSTEMS for n in range(4)]
+    assert sorted(zip(results["model"], results["session_id"], strict=True)) == asked
+    places = {(*pair, turn) for pair in asked for turn in range(1, 13)}
+    assert set(zip(turns["model"], turns["session_id"], turns["turn"], strict=True)) == places
+    assert len(shifts) == sum(len(talk.shift_turns()) for talk in simulate.dialogues("r")) > 0
+    assert {*results} >= RESULT_KEYS | {*base.scored_names()}
+    record = [*tables.read_jsonl(run / "results.jsonl")][-1]
+    wanted = {"model": "silent", "novelty": None, "avg_recovery_delay": None, "item_recovery_rate": 0}
+    assert wanted.items() <= record.items()
     turns = evaluate.read("r", "turns").query("model == 'silent'")
     empty = turns["cross_coherence"].isna()
     assert (turns.loc[empty, "undefined"] == "no concept on either side").all()
@@ -68,16 +61,13 @@ def test_means_are_those_of_sessions_and_of_turns(run):
         if base.get(metric).ratio:
             continue
         assert (row["n"], row["n_missing"]) == (len(known), len(values) - len(known)), (model, metric)
-        if len(known):
-            assert row["mean"] == pytest.approx(known.mean(), abs=1e-9)
-            if row["mark"] == "too few differing scenarios":
-                assert base.get(metric).primary
-            elif len(known) > 1:
-                assert row["low"] - 1e-9 <= row["mean"] <= row["high"] + 1e-9
-            else:
-                assert math.isnan(row["low"])  # one scenario tells nothing of others
-        else:
-            assert math.isnan(row["mean"])
+        assert row["mean"] == pytest.approx(known.mean(), abs=1e-9, nan_ok=True)
+        if len(known) and row["mark"] == "too few differing scenarios":
+            assert base.get(metric).primary
+        elif len(known) > 1:
+            assert row["low"] - 1e-9 <= row["mean"] <= row["high"] + 1e-9
+        elif len(known) == 1:
+            assert math.isnan(row["low"])  # one scenario tells nothing of others
     turns, results = evaluate.read("r", "turns"), results.set_index(["model", "session_id"])
     for name in ("topic_adaptation_score", "satisfaction_corrected", "topic_interference_leakage"):
         means = turns.groupby(["model", "session_id"])[name].mean()
@@ -86,18 +76,15 @@ def test_means_are_those_of_sessions_and_of_turns(run):
 
 
 def test_reading_checks_names_order_and_freshness(run):
-    with pytest.raises(InputError, match="unknown movies table 'turn'; did you mean 'turns'"):
-        evaluate.read("r", "turn")
-    with pytest.raises(RunError, match=r"no finished 0. *_?\w+ in run 'nope'"):
-        evaluate.read("nope", "turns")
-    manifest = json.loads((run / "manifest.json").read_text())
-    entry = manifest["stages"]["evaluate"]["inputs"]
-    kept, entry["dialogues"] = entry["dialogues"], "0" * 64
+    refused("unknown movies table 'turn'; did you mean 'turns'", evaluate.read, "r", "turn")
+    refused(r"no finished 0. *_?\w+ in run 'nope'", evaluate.read, "nope", "turns", error=RunError)
+    before = (run / "manifest.json").read_bytes()
+    manifest = json.loads(before)
+    manifest["stages"]["evaluate"]["inputs"]["dialogues"] = "0" * 64
     tables.write_json(run / "manifest.json", manifest)
-    with pytest.raises(RunError, match=r"scores of run 'r' are older than its dialogues; score .*-p run r"):
-        evaluate.read("r", "turns")
-    entry["dialogues"] = kept
-    tables.write_json(run / "manifest.json", manifest)
+    told = r"scores of run 'r' are older than its dialogues; score .*-p run r"
+    refused(told, evaluate.read, "r", "turns", error=RunError)
+    (run / "manifest.json").write_bytes(before)
     assert len(evaluate.read("r", "results")) == 12
 
 
@@ -113,8 +100,7 @@ def test_reading_checks_names_order_and_freshness(run):
     ({"topics": "ldaa", "convention": "thesis_legacy"}, "topics is 'ldaa'; give one of lda, .*; did you mean 'lda'"),
 ])  # fmt: skip
 def test_settings_that_are_misspelt_or_of_no_use_are_refused(options, message):
-    with pytest.raises(InputError, match=message):
-        evaluate.EvaluateConfig(**options)
+    refused(message, evaluate.EvaluateConfig, **options)
 
 
 def test_tables_leave_out_what_the_older_convention_does_not_give():
@@ -139,13 +125,11 @@ def test_the_scores_of_several_conventions_lie_side_by_side(run):
     assert set(evaluate.read("r", "model_metrics")["metric"]) == set(evaluate.EvaluateConfig(run="r").metrics)
     with pytest.raises(RunError, match=r"under .*thesis_grounded, not under 'thesis_legacy'.*04_evaluate"):
         evaluate.read("r", "results", "thesis_legacy")
-    weighted = evaluate.EvaluateConfig(
-        run="r", convention="thesis_grounded", tas_weights={"gamma": 0.5}, window=2
-    )
+    weighted = config.changed(tas_weights={"gamma": 0.5}, window=2)
     evaluate.evaluate(weighted)
     assert weighted.rule.name == "thesis_grounded(gamma=0.5, window=2)"
-    assert evaluate.conventions_of("r")[0] == "default"
-    assert set(evaluate.conventions_of("r")) == {"default", weighted.rule.name, "thesis_grounded"}
+    first, *others = evaluate.conventions_of("r")
+    assert first == "default" and {*others} == {weighted.rule.name, "thesis_grounded"}
     changed = evaluate.read("r", "results", weighted.rule.name)
     assert set(changed["convention"]) == {weighted.rule.name}
     assert (changed["topic_adaptation_score"] >= results["topic_adaptation_score"] - 1e-12).all()
@@ -154,7 +138,6 @@ def test_the_scores_of_several_conventions_lie_side_by_side(run):
 
 
 def test_a_convention_with_other_settings_stands_in_for_the_named_one(run):
-    """The notebooks after 04 take the convention that was asked for, whatever its settings."""
     evaluate.evaluate(evaluate.EvaluateConfig(run="r", convention="thesis_legacy", topics="heuristic"))
     assert evaluate.convention_of("r", "thesis_legacy") == "thesis_legacy(topics=heuristic)"
     assert evaluate.convention_of("r") == "default"
@@ -184,7 +167,7 @@ def users(world, number, config, system="tracker", arm="shift"):
 
 
 @pytest.mark.slow  # they share runs that take seconds
-def test_further_arms_change_no_byte_of_the_others(config):
+def test_further_arms_change_no_byte_of_the_others_and_their_work_is_known_before(config):
     for arm, run in (("shift", "three"), ("none", "three-none")):
         alone = config.changed(run=f"alone-{arm}", arms=(arm,))
         simulate.simulate(alone, progress=False)
@@ -192,12 +175,18 @@ def test_further_arms_change_no_byte_of_the_others(config):
     some = config.changed(run="some", arms=("shift", "fresh"))
     simulate.simulate(some, progress=False)
     assert dialogues(some.run, "fresh") == dialogues("three", "fresh")
+    turns = {}
+    for run, arm in (("three", ""), ("three", "straight"), ("three", "fresh"), ("three-none", "fresh")):
+        path = simulate.run_folder(run) / simulate.dialogue_file(arm)
+        turns[run, arm] = sum(len(line["conversation"]) // 2 for line in tables.read_jsonl(path))
+    assert config.turns("shift") == config.turns("none") == 10 * 20
+    assert turns["three", ""] == len(ARMS_SYSTEMS) * config.turns("shift")
+    assert turns["three", "straight"] == len(ARMS_SYSTEMS) * config.turns("straight")
+    assert turns["three", "fresh"] + turns["three-none", "fresh"] == len(ARMS_SYSTEMS) * config.turns("fresh")
 
 
 @pytest.mark.slow  # they share runs that take seconds
-def test_a_fresh_user_states_all_that_holds_and_goes_on_as_planned_with_a_system_that_remembers_nothing(
-    world, config
-):
+def test_a_fresh_user_states_all_that_holds_and_goes_on_as_planned_without_a_past(world, config):
     for number in range(config.n_sessions):
         shifting = simulate.scenario(world, number, config)
         talks = {talk.session_id: talk for talk in users(world, number, config)["fresh"]}
@@ -229,18 +218,15 @@ def test_only_those_pay_that_cling_or_lag_and_the_placebo_shows_who_forgets(conf
     found = means(config)
     cost, ability = found["shift_cost"], found["straight_gain"]
     for system in ("oracle", "random", "silent"):
-        assert cost[system] == pytest.approx(0, abs=1e-9)
-        assert found["history_cost_v2"][system] == pytest.approx(0, abs=1e-9)
+        assert (cost[system], found["history_cost_v2"][system]) == pytest.approx((0, 0), abs=1e-9)
     assert 0.1 < cost["oracle_lag:1"] < cost["oracle_lag:3"]
     assert cost["sticky"] > 0.1
     assert ability["oracle"] == 1 and ability["sticky"] > 0.6 > ability["amnesiac"]
     for system in ARMS_SYSTEMS:
         both = found["conversation_cost"][system] + cost[system]
         assert found["history_cost"][system] == pytest.approx(both)
-        if ability[system] >= 0.1:
-            assert found["share_lost"][system] == pytest.approx(cost[system] / ability[system])
-        else:
-            assert found["share_lost"][system] != found["share_lost"][system]  # unable
+        lost = cost[system] / ability[system] if ability[system] >= 0.1 else math.nan  # unable
+        assert found["share_lost"][system] == pytest.approx(lost, nan_ok=True)
     placebo = found["placebo_cost"]
     assert max(abs(placebo[name]) for name in ("oracle", "random", "silent")) < 0.03
     assert placebo["oracle_lag:1"] < 0.03
@@ -282,15 +268,13 @@ def test_a_run_without_straight_users_has_no_cost_and_no_finding_speaks_of_one(c
     shifts = evaluate.read(plain, "shifts")
     assert set(shifts["cost_undefined"]) == {"no straight users were simulated"}
     # What can be said without the arm: recovery, uptake, release, retention, gain; and nothing of costs.
-    told = findings.adaptation(evaluate.read(plain, "shifts"))
-    assert not told.borne
-    assert "the run lacks them" in str(told)
+    told = findings.adaptation(shifts)
+    assert not told.borne and "the run lacks them" in str(told)
     scores = statistics.stats_frame(evaluate.read(plain, "results"))
     plan = statistics.plan_for("movies", ["oracle", "sticky"], scores=scores)
     assert plan.outcomes and not {*COSTS} & {*plan.outcomes}
-    with pytest.raises(NoDataError, match="no straight users"):
-        figures.make("ability_adaptation", evaluate.read(plain, "shifts"))
-    table = evaluate.read(plain, "model_metrics").set_index(["metric", "model"])["mean"]
+    refused("no straight users", figures.make, "ability_adaptation", shifts, error=NoDataError)
+    table = table.set_index(["metric", "model"])["mean"]
     assert table[["uptake", "release", "retention", "item_recovery_rate", "normalised_gain"]].notna().all()
 
 
@@ -308,17 +292,4 @@ def test_scores_older_than_an_arm_and_runs_of_other_settings_are_refused(config)
     own = simulate.SimulateConfig(run="own", systems=("oracle",), n_sessions=2, n_turns=8)
     simulate.simulate(own, progress=False)
     simulate.simulate(own.changed(run="own-none", n_sessions=1, arms=("none",)), progress=False)
-    with pytest.raises(RunError, match="'own' and 'own-none' were made with different settings"):
-        arms.runs_of("own")
-
-
-@pytest.mark.slow  # they share runs that take seconds
-def test_the_work_of_an_arm_is_known_before_it_starts(config):
-    turns = {}
-    for run, arm in (("three", ""), ("three", "straight"), ("three", "fresh"), ("three-none", "fresh")):
-        path = simulate.run_folder(run) / simulate.dialogue_file(arm)
-        turns[run, arm] = sum(len(line["conversation"]) // 2 for line in tables.read_jsonl(path))
-    assert config.turns("shift") == config.turns("none") == 10 * 20
-    assert turns["three", ""] == len(ARMS_SYSTEMS) * config.turns("shift")
-    assert turns["three", "straight"] == len(ARMS_SYSTEMS) * config.turns("straight")
-    assert turns["three", "fresh"] + turns["three-none", "fresh"] == len(ARMS_SYSTEMS) * config.turns("fresh")
+    refused("'own' and 'own-none' were made with different settings", arms.runs_of, "own", error=RunError)

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -32,21 +33,18 @@ def plans(scope, n=N, **more):
 
 
 class _Reads(Oracle):
-    """An oracle that takes open words in one way: ``pick`` chooses among the states of a window's place."""
+    """An oracle that takes open words in one way: ``pick`` chooses among the states at a window's place."""
 
-    def __init__(self, *given):
+    def __init__(self, *given, pick=lambda states, place: states[0]):
         super().__init__(*given)
-        self.states, self.place = [], 0
+        self.states, self.place, self.pick = [], 0, pick
 
     def know(self, user_meta):
         event = user_meta["shift_event_obj"]
         if event or user_meta.get("clarified"):
             self.states, self.place = list((event or {}).get("readings", {}).values()), -1
         self.place += 1
-        return UserLog(**self.pick()) if self.states else super().know(user_meta)
-
-    def pick(self):
-        return self.states[0]
+        return UserLog(**self.pick(self.states, self.place)) if self.states else super().know(user_meta)
 
 
 class _KeepAll(_Reads):
@@ -67,14 +65,8 @@ class _KeepAll(_Reads):
         return both or films
 
 
-class _DropAll(_Reads):
-    def pick(self):
-        return self.states[-1]
-
-
-class _Mixes(_Reads):
-    def pick(self):
-        return self.states[0 if self.place % 2 == 0 else -1]
+DROP_ALL = partial(_Reads, pick=lambda states, place: states[-1])
+MIXES = partial(_Reads, pick=lambda states, place: states[0 if place % 2 == 0 else -1])
 
 
 class _Asks(Oracle):
@@ -86,24 +78,23 @@ class _Asks(Oracle):
         return SystemReply("Only that, or the rest as well?", (), found.constraints) if asks else found
 
 
-def scores(policy, scope="open", n=N):
+def scores(policy):
     """The sessions and shifts of a policy's conversations, and the conversations."""
     kinds = ["refine", "replace", "switch"]
-    config = simulate.SimulateConfig(systems=["oracle"], scope=scope, n_turns=12, shift_types=kinds)
+    config = simulate.SimulateConfig(systems=["oracle"], scope="open", n_turns=12, shift_types=kinds)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(base, "create", lambda _, world, seed, number, films: policy(world, seed, number, "x"))
-        talks = [simulate.arms_of(WORLD, "oracle", number, config) for number in range(n)]
-    scorer = Scorer(WORLD.grounder, RULE)
+        talks = [simulate.arms_of(WORLD, "oracle", number, config) for number in range(N)]
     windows = [talk for one in talks for kind in ("straight", "fresh") for talk in one[kind]]
+    scorer = Scorer(WORLD.grounder, RULE)
     scorer.gains = arms.gains_of(windows, (), scorer)
-    shifting = [one["shift"][0] for one in talks]
-    found = scorer.score_many(shifting)
+    found = scorer.score_many([one["shift"][0] for one in talks])
     return [one.session for one in found], [row for one in found for row in one.shifts], talks
 
 
 @pytest.fixture(scope="module")
 def found():
-    policies = {"log": Oracle, "replace": _Reads, "keep": _KeepAll, "drop": _DropAll, "mixes": _Mixes}
+    policies = {"log": Oracle, "replace": _Reads, "keep": _KeepAll, "drop": DROP_ALL, "mixes": MIXES}
     return {name: scores(policy) for name, policy in (policies | {"asks": _Asks}).items()}
 
 
@@ -111,34 +102,28 @@ def mean(found, name, metric):
     return float(np.nanmean([session[metric] for session in found[name][0]]))
 
 
-def test_a_system_that_keeps_to_any_reading_scores_the_same_and_one_that_mixes_them_less(found):
+def test_who_keeps_to_any_reading_scores_the_same_who_mixes_them_less_and_a_question_costs_a_turn_only(found):
     for metric, ideal in (("open_scope_cost", 0), ("open_scope_gain", 1)):
         for name in ("log", "replace", "keep", "drop"):
             assert mean(found, name, metric) == pytest.approx(ideal, abs=0.03), (name, metric)
     assert mean(found, "mixes", "open_scope_gain") < 0.85
     assert mean(found, "mixes", "open_scope_cost") > 0.15
-    read = {
-        name: Counter(row["reading"] for row in found[name][1] if row["scope"] == "open") for name in found
-    }
-    assert set(read["drop"]) == {"drop"} and set(read["replace"]) == {"keep", "replace"}
-
-
-def test_a_clarifying_question_costs_a_turn_only(found):
+    for name, readings in {"drop": {"drop"}, "replace": {"keep", "replace"}}.items():
+        assert {row["reading"] for row in found[name][1] if row["scope"] == "open"} == readings
     _, shifts, talks = found["asks"]
     for talk in (one["shift"][0] for one in talks):
         for event in (event for event in talk.shift_events if event["scope"] == "open"):
             asked, answered = talk.pairs()[event["turn"] - 1 : event["turn"] + 1]
-            assert not asked.system.meta["rec_ids"]
-            assert answered.user.user_meta["clarified"]
-            meant = event["readings"][event["reading"]]
-            assert answered.user.user_meta["constraints"] == meant["constraints"]
+            meant, meta = event["readings"][event["reading"]], answered.user.user_meta
+            assert meta["clarified"] and not asked.system.meta["rec_ids"]
+            assert meta["constraints"] == meant["constraints"]
     gains = [row["open_scope_gain"] for row in shifts if row["scope"] == "open"]
     # one reply of two or three gains nothing, the others all there is
     assert {round(value, 1) for value in gains if value == value} <= {0.4, 0.5, 0.6, 0.7}
     assert 0.3 < mean(found, "asks", "open_scope_cost") < 0.6
 
 
-def test_shift_cost_uses_windows_of_stated_scope_only(found):
+def test_shift_cost_uses_windows_of_stated_scope_only_and_open_ones_have_a_column_of_their_own(found):
     for sessions, shifts, _ in found.values():
         assert any(row["scope"] == "stated" for row in shifts)
         for row in shifts:
@@ -146,9 +131,6 @@ def test_shift_cost_uses_windows_of_stated_scope_only(found):
             assert np.isnan(row[other]), row
             assert not (row["primary"] and row["scope"] == "open")
         assert not any(one["shift_cost"] == one["open_scope_cost"] for one in sessions)
-
-
-def test_windows_of_open_scope_have_a_column_of_their_own(found):
     shifts = pd.concat([pd.DataFrame(rows).assign(model=name) for name, (_, rows, _) in found.items()])
     table = statistics.costs_by_type(shifts).set_index("system")
     (column,) = (name for name in table if name.startswith("open scope ("))
@@ -181,7 +163,7 @@ def test_scope_changes_words_never_states_and_nobody_tells_what_was_meant_within
     assert n / len(every) == pytest.approx(share, abs=0.1)
 
 
-def test_natural_users_shift_as_often_and_in_the_types_of_people():
+def test_natural_users_shift_as_often_as_people_talk_as_plainly_and_name_as_little():
     pace = scenarios.Pace(natural=True)
     made = plans("stated", 200, pace=pace)
     n = sum(len(scenarios.shift_turns(7, i, 20, pace)) for i in range(200))
@@ -190,9 +172,6 @@ def test_natural_users_shift_as_often_and_in_the_types_of_people():
     assert types.most_common(1)[0][0] == "refine" and not types["return"]
     opened = [event["scope"] for plan in plans("mixed", 200, pace=pace) for event in plan.events]
     assert opened.count("open") / len(opened) > 0.15  # people: .92, where the catalogue allows
-
-
-def test_natural_users_talk_as_plainly_and_name_as_little_as_people():
     batch = simulate.SimulateConfig(systems=["tracker"], pace="natural", scope="mixed")
     talks = [simulate.session(WORLD, "tracker", n, batch) for n in range(24)]
     firsts = [dict(talk.pairs()[0].user.user_meta["constraints"]) for talk in talks]

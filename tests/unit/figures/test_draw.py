@@ -17,9 +17,8 @@ from crs_lib.validity import sensitivity
 from tests.helpers import refused
 from tests.helpers.sample import scored, simulated
 
-DESIGN = pd.DataFrame(
-    [{"type": "switch", "turn": 4, "n": 2, "systems": "a\nb", "n_systems": 2, "n_sessions": 3, "n_turns": 6}]
-)
+SIZE = {"n": 2, "n_systems": 2, "n_sessions": 3, "n_turns": 6}
+DESIGN = pd.DataFrame([{"type": "switch", "turn": 4, "systems": "a\nb", **SIZE}])
 pytestmark = pytest.mark.slow  # they share runs that take seconds
 ROLES = ["catalogue", "user", "system", "log", "judge", "grounding", "metrics", "statistics"]
 
@@ -32,19 +31,16 @@ def test_in_a_notebook_one_picture_is_shown_with_its_caption_and_elsewhere_nothi
     monkeypatch.setattr(IPython.display, "display", lambda data, raw: seen.append((data, raw)))
     assert figures.draw("experimental_design", DESIGN) is None
     ((data, raw),) = seen
-    assert raw
-    assert base64.b64decode(data["image/png"]).startswith(b"\x89PNG")
+    assert raw and base64.b64decode(data["image/png"]).startswith(b"\x89PNG")
     assert data["text/plain"] == registered.caption("experimental_design", DESIGN)
 
 
 @pytest.mark.subprocess
 def test_drawing_needs_no_window_and_no_global_state():
-    code = (
-        "import sys; import pandas as pd; from crs_lib import figures;"
-        "figures.draw('system_overview', pd.DataFrame({'role': ROLES, 'lines': ''}).assign(n_systems=1, n_sessions=2));"
-        "assert 'matplotlib.pyplot' not in sys.modules"
-    )
-    command = [sys.executable, "-W", "error", "-c", code.replace("ROLES", repr(ROLES))]
+    table = f"pd.DataFrame({{'role': {ROLES}, 'lines': ''}}).assign(n_systems=1, n_sessions=2)"
+    draw = f"from crs_lib import figures; figures.draw('system_overview', {table})"
+    code = f"import sys; import pandas as pd; {draw}; assert 'matplotlib.pyplot' not in sys.modules"
+    command = [sys.executable, "-W", "error", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -54,9 +50,8 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CRS_RESULTS", str(folder))
-        systems = ("oracle", "tracker", "sticky", "random", "echo")
-        arms = ("shift", "straight", "fresh", "none")
-        scored(run="tiny", n_sessions=4, n_turns=8, systems=systems, arms=arms)
+        sizes = {"n_sessions": 4, "n_turns": 8, "arms": ("shift", "straight", "fresh", "none")}
+        scored(run="tiny", systems=("oracle", "tracker", "sticky", "random", "echo"), **sizes)
         sensitivity.make("tiny", 2)
         simulated(run="unscored", n_sessions=1, n_turns=2, systems=("echo",))
     return folder

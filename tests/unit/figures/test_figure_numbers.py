@@ -28,23 +28,19 @@ def turns(since, model="a", session="s", **columns):
 def test_turns_are_aligned_at_the_shift_and_never_across_another_one():
     """Shifts at turns 4 and 7: turn 5 is +1 of the first and −2 of the second, turn 4 never −3 of turn 7."""
     found = recovery._around_shifts(turns([NA, NA, NA, 0, 1, 2, 0, 1, 2, 3]), before=3, after=2)
-    assert sorted(zip(found["turn"], found["offset"], strict=True)) == [
-        (1, -3), (2, -2), (3, -1), (4, 0), (5, -2), (5, 1), (6, -1), (6, 2), (7, 0), (8, 1), (9, 2),
-    ]  # fmt: skip
+    own, next_ = zip(range(1, 7), range(-3, 3), strict=True), zip(range(5, 10), range(-2, 3), strict=True)
+    assert sorted(zip(found["turn"], found["offset"], strict=True)) == sorted([*own, *next_])
     parts = [turns([NA, NA, NA]), turns([NA, 0, 1], session="t"), turns([0, 1, 2], model="b")]
     found = recovery._around_shifts(pd.concat(parts, ignore_index=True), before=3, after=1)
-    keys = zip(found["model"], found["session_id"], found["turn"], found["offset"], strict=True)
-    assert sorted(keys) == [
-        ("a", "t", 1, -1), ("a", "t", 2, 0), ("a", "t", 3, 1), ("b", "s", 1, 0), ("b", "s", 2, 1),
-    ]  # fmt: skip
+    keys = zip(found["model"] + found["session_id"], found["turn"], found["offset"], strict=True)
+    assert sorted(keys) == [("at", 1, -1), ("at", 2, 0), ("at", 3, 1), ("bs", 1, 0), ("bs", 2, 1)]
 
 
 def test_waiting_is_censored_and_a_curve_ends_where_ten_shifts_wait():
     """Watched for 4 replies (0 to 3) without recovery: still waiting after reply 3; unwatched: left out."""
     frame = pd.DataFrame({"model": "a", "watched": [4, 3, 2, 0], "delay_item": [np.nan, 0, 1, np.nan]})
-    found = recovery.waiting(frame)
-    assert found["time"].tolist() == [3.0, 0.0, 1.0]
-    assert found["event"].tolist() == [False, True, True]
+    found = recovery.waiting(frame)[["time", "event"]]
+    assert found.to_numpy().tolist() == [[3.0, False], [0.0, True], [1.0, True]]
     # Twelve at risk before reply 2, nine before reply 3; of four shifts all count.
     assert recovery._followed(pd.Series([0.0] * 5 + [2.0] * 3 + [3.0] * 9)) == 2
     assert recovery._followed(pd.Series([0.0, 1.0, 4.0, 4.0])) == 0
@@ -88,9 +84,8 @@ def test_recovery_by_type_has_wilsons_interval():
     found = shifts.recovered_by_type(frame)
     row, z = found.set_index("type").loc["switch"], scipy_stats.norm.ppf(0.975)
     centre, half = 0.8 + z**2 / 20, z * (0.8 * 0.2 / 10 + z**2 / 400) ** 0.5
-    assert (row["share"], row["n"]) == (0.8, 10)
-    assert row["low"] == pytest.approx((centre - half) / (1 + z**2 / 10))
-    assert row["high"] == pytest.approx((centre + half) / (1 + z**2 / 10))
+    ends = (centre - half) / (1 + z**2 / 10), (centre + half) / (1 + z**2 / 10)
+    assert row[["share", "n", "low", "high"]].tolist() == pytest.approx([0.8, 10, *ends])
     assert found["type"].tolist() == ["switch", "relax"]
 
 
@@ -107,10 +102,8 @@ def test_correlations_are_those_within_systems():
     frame = sessions()
     frame.loc[:4, "y"] = np.nan
     found = pairs._within_correlations(frame, ["x", "y", "c"]).set_index(["x", "y"])
-    both = found.loc["x", "y"]
-    theirs = scipy_stats.spearmanr(*frame[["x", "y"]].dropna().T.values)[0]
-    assert both["correlation"] == pytest.approx(theirs)
-    assert both["low"] < both["correlation"] < both["high"]
+    both, theirs = found.loc["x", "y"], scipy_stats.spearmanr(*frame[["x", "y"]].dropna().T.values)[0]
+    assert both["low"] < both["correlation"] == pytest.approx(theirs) and both["correlation"] < both["high"]
     assert np.isnan(found.loc[("x", "c"), "correlation"])
     # Within systems x and y rise together; over all sessions they fall, as the systems' means do.
     frame = sessions(systems=("a", "b", "c"))
@@ -119,7 +112,6 @@ def test_correlations_are_those_within_systems():
 
 
 def within(*row):
-    """A mean with its interval, as LaTeX prints it."""
     return latex._intervals(pd.DataFrame([row], columns=["mean", "low", "high"]))[0]
 
 
@@ -153,8 +145,7 @@ def test_judges_scores_become_columns_and_nobody_judged_is_no_column():
     frame = pd.DataFrame({"model": ["a", "b"], "judge": [{"coherence": 4, "tact": None}, None]}, index=[5, 7])
     joined, names = pairs.with_judges(frame)
     assert names == ["judge_coherence"]
-    assert joined["judge_coherence"].tolist()[0] == 4
-    assert np.isnan(joined["judge_coherence"].tolist()[1])
+    assert joined["judge_coherence"].tolist() == pytest.approx([4, np.nan], nan_ok=True)
     nobody = frame.assign(judge=[{"coherence": None}] * 2)
     assert pairs.with_judges(nobody)[1] == pairs.with_judges(frame[["model"]])[1] == []
 
@@ -215,16 +206,13 @@ def at_risk(answers, system, happened):
     return pd.DataFrame(rows | {"event": [n < happened for n in range(20)], "answers": answers})
 
 
-def test_recovery_beyond_chance_is_the_estimate_at_the_last_reply_and_an_arrow_below_the_scale():
+def test_recovery_beyond_chance_is_that_at_the_last_reply_an_arrow_below_the_scale_and_equals_stand_aside():
     """11 of 20 recovered where chance gives a tenth: 1 − .45/.9 = .5; none where chance gives .9: 1 − 1/.1 = −9."""
     certain = at_risk("50 and more", "b", 0).assign(expected=0.9)
     frame = pd.concat([at_risk("1 to 9", "a", 11), certain]).assign(users="Users insist")
     few, many = recovery._recovery_by_answers(frame).axes
     assert any(list(line.get_xdata()) == [pytest.approx(0.5)] for line in few.lines)
     assert [line.get_marker() for line in many.lines if list(line.get_xdata()) == [-1]] == ["<"]
-
-
-def test_systems_with_the_same_scores_stand_beside_one_another():
     aside = recovery._aside(8)
     assert len(set(aside.round(6))) == 8 and aside.sum() == pytest.approx(0) and abs(aside).max() < 0.5
 
@@ -237,35 +225,27 @@ def test_seeds_are_not_joined_by_lines():
 
 
 SCEPTICAL = "crs_lib.systems.gamed"  # policies of the gate and the red team, which no figure of a study shows
-CONTROLS = [
-    e.name for e in SYSTEMS if not {"argument", "llm"} & {*e.facts} and e.make.__module__ != SCEPTICAL
-]
+PLAIN = [one for one in SYSTEMS if not {"argument", "llm"} & {*one.facts}]
+CONTROLS = [one.name for one in PLAIN if one.make.__module__ != SCEPTICAL]
 
 
-def test_every_control_policy_has_a_look_of_its_own_that_stays():
+def test_every_system_has_a_look_of_its_own_that_stays_and_is_told_apart_in_grey_and_from_white():
     looks = style.looks([*CONTROLS, "noisy:0.3"])
     assert all(style.looks(["a", name, "b"])[name] == look for name, look in looks.items())
-    assert len({look.colour for look in looks.values()}) == len(looks)
-    assert len({look.marker for look in looks.values()}) == len(looks)
+    colours, markers = ({getattr(look, part) for look in looks.values()} for part in ("colour", "marker"))
+    assert len(colours) == len(markers) == len(looks)
     looks = style.looks(["oracle", "tracker", "echo"])
     assert [look.colour for look in looks.values()] == ["#000000", "#0072B2", "#CC79A7"]
     alone = style.looks(["tracker"])["tracker"]
     assert style.looks(["ollama:a", "echo", "tracker"])["tracker"] == alone
     first, second = style.looks(["noisy:0.3", "noisy:0.6"]).values()
     assert first.colour == second.colour and first.marker != second.marker
-
-
-def test_other_systems_look_the_same_in_any_order_and_differ():
     names = [f"ollama:model-{letter}" for letter in "abcdefghijkl"]
     looks = style.looks(names)
-    assert looks == style.looks(list(reversed(names)))
-    assert list(looks) == names
-    assert len(set(looks.values())) == len(names)
+    assert looks == style.looks(names[::-1])
+    assert list(looks) == names and len(set(looks.values())) == len(names)
     controls = {look.colour for look in style.looks(CONTROLS).values()}
     assert controls.isdisjoint(look.colour for look in looks.values())
-
-
-def test_looks_are_told_apart_in_grey_and_from_white():
     for first, second in itertools.combinations(style.looks(CONTROLS).values(), 2):
         if abs(luminance(first.colour) - luminance(second.colour)) < 0.1:
             assert (first.marker, str(first.line)) != (second.marker, str(second.line))
@@ -276,11 +256,10 @@ def test_looks_are_told_apart_in_grey_and_from_white():
 
 
 def test_metrics_have_short_names_and_long_names_are_cut_so_that_they_differ():
-    assert style.short("topic_adaptation_score") == "TAS"
-    assert style.titled("normalised_gain") == "gain ↑"
-    assert style.titled("topic_interference_leakage") == "leakage † ↓"  # fails orderings of the gate
-    assert style.titled("novelty") == "non-repetition"
-    assert style.labels(["tracker"]) == ["tracker"]
+    assert style.short("topic_adaptation_score") == "TAS" and style.labels(["tracker"]) == ["tracker"]
+    titles = {"normalised_gain": "gain ↑", "novelty": "non-repetition"}
+    titles["topic_interference_leakage"] = "leakage † ↓"  # fails orderings of the gate
+    assert {name: style.titled(name) for name in titles} == titles
     cut = style.labels(["ollama:llama3.1:8b-instruct", "ollama:llama3.2:8b-instruct"], 18)
     assert cut[0] != cut[1] and max(map(len, cut)) <= 18
 

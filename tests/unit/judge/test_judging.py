@@ -2,15 +2,17 @@
 
 import json
 import shutil
+from contextlib import contextmanager
 
 import pytest
 
 from crs_lib import judge as judging
 from crs_lib import runs, simulate
 from crs_lib.core import tables
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import RunError
 from crs_lib.llm.client import CACHE, LOG
 from crs_lib.simulate.config import SimulateConfig
+from tests.helpers import refused
 from tests.helpers.ollama_server import Faults, OllamaServer
 
 pytestmark = pytest.mark.slow  # they share runs that take seconds
@@ -42,6 +44,13 @@ def server():
         yield running
 
 
+@contextmanager
+def changed_manifest(folder):
+    manifest = json.loads((folder / "manifest.json").read_text())
+    yield manifest["stages"]
+    tables.write_json(folder / "manifest.json", manifest)
+
+
 def judge(run, server, judges=("ollama:j:1",), samples=1, llm=None, **more):
     llm, more = {"host": server.url, **(llm or {})}, {"canaries": (), **more}
     return judging.judge_run(run, list(judges), samples, llm=llm, progress=False, **more)
@@ -53,13 +62,11 @@ def test_every_dialogue_is_scored_for_every_construct_and_nothing_is_asked_twice
     scores = judging.scores_of(run)
     assert set(scores) == {(d.model_name, d.session_id) for d in simulate.dialogues(run)}
     for found in scores.values():
-        assert set(found["judge"]) == CONSTRUCTS
+        assert (set(found["judge"]), found["scores"], found["missing"]) == (CONSTRUCTS, 6, 0)
         assert all(1 <= value <= 5 for value in found["judge"].values())
-        assert (found["scores"], found["missing"]) == (6, 0)
-    assert len(judging.score_table(run)) == 36
-    assert len((folder / "llm_calls.jsonl").read_text().splitlines()) == 36
-    row = judging.usage(run).iloc[0]
-    assert (row["role"], row["model"], row["calls"], row["failed"]) == ("judge", "ollama:j:1", 36, 0)
+    assert len(judging.score_table(run)) == len([*tables.read_jsonl(folder / "llm_calls.jsonl")]) == 36
+    row = judging.usage(run)[["role", "model", "calls", "failed"]].iloc[0]
+    assert row.tolist() == ["judge", "ollama:j:1", 36, 0]
     first = (folder / judging.SCORES).read_bytes()
     for gone in ((), (judging.SCORES, "ledger-judge.sqlite")):  # without the ledger the cache answers
         for name in gone:
@@ -73,16 +80,13 @@ def test_every_dialogue_is_scored_for_every_construct_and_nothing_is_asked_twice
 
 
 def test_a_reply_that_stays_unreadable_is_missing_and_counted(run, server):
-    by_rule = server.answer
-
-    def no_json_about_coherence(prompt, schema, seed):
-        return "Five points!" if "coherence" in schema["properties"] else by_rule(prompt, schema, seed)
-
-    server.answer = no_json_about_coherence
+    by_rule, mute = server.answer, "coherence"  # of which it says no JSON
+    server.answer = lambda prompt, schema, seed: (
+        "Five points!" if mute in schema["properties"] else by_rule(prompt, schema, seed)
+    )
     judge(run, server)
     for found in judging.scores_of(run).values():
-        assert found["judge"]["coherence"] is None
-        assert found["judge"]["proactiveness"] is not None
+        assert found["judge"]["coherence"] is None is not found["judge"]["proactiveness"]
         assert (found["scores"], found["missing"]) == (3, 1)
     table = judging.score_table(run)
     assert table.loc[table["score"].isna(), "flag"].tolist() == ["unreadable"] * 6
@@ -92,16 +96,18 @@ def test_a_reply_that_stays_unreadable_is_missing_and_counted(run, server):
 
 def test_canaries_are_judged_apart(run, server):
     judge(run, server, canaries=["shuffled", "sticky"], n_canaries=1)
-    kinds = [row["canary"] for row in judging.read_records(run)]
-    assert kinds.count("") == 6
-    assert kinds.count("shuffled") == kinds.count("sticky") == 2
+    kinds = sorted(row["canary"] for row in judging.read_records(run))
+    assert kinds == [""] * 6 + ["shuffled"] * 2 + ["sticky"] * 2
     assert len(judging.scores_of(run)) == 6
 
 
 def test_scores_enter_a_result_and_what_was_not_judged_stays(run, server):
     result = {
-        "model": "tracker", "session_id": "00001", "judge": dict.fromkeys(CONSTRUCTS), "detail": {"n": 1},
-    }  # fmt: skip
+        "model": "tracker",
+        "session_id": "00001",
+        "judge": dict.fromkeys(CONSTRUCTS),
+        "detail": {"n": 1},
+    }
     assert judging.add_scores(result, judging.scores_of(run)) == result
     judge(run, server)
     scores = judging.scores_of(run)
@@ -113,12 +119,9 @@ def test_scores_enter_a_result_and_what_was_not_judged_stays(run, server):
 
 
 def test_scores_of_other_dialogues_are_refused(run, server):
-    folder = judge(run, server)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["stages"]["simulate"]["outputs"]["dialogues.jsonl"] = "0" * 64
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(RunError, match="older dialogues"):
-        judging.scores_of(run)
+    with changed_manifest(judge(run, server)) as stages:
+        stages["simulate"]["outputs"]["dialogues.jsonl"] = "0" * 64
+    refused("older dialogues", judging.scores_of, run, error=RunError)
 
 
 def test_expected_scores_are_replayed_from_the_log_of_a_run(run, tmp_path):
@@ -146,8 +149,7 @@ def test_no_judges_no_work_and_no_dialogues_say_what_makes_them(run, tmp_path, m
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ({"judges": "ollama:j"}, "give a list"),
-    ({"judges": ["ollama:j", "ollama:j"]}, "each once"),
+    ({"judges": "ollama:j"}, "give a list"), ({"judges": ["ollama:j", "ollama:j"]}, "each once"),
     ({"judges": ["olama:j"]}, "did you mean 'ollama'"),
     ({"judges": ["template"], "samples": 0}, "samples is 0"),
     ({"judges": ["template"], "canaries": ["shufled"]}, "did you mean 'shuffled'"),
@@ -159,14 +161,12 @@ def test_no_judges_no_work_and_no_dialogues_say_what_makes_them(run, tmp_path, m
     ({"judges": ["scripted"], "llm": {"expected": True}}, "take one of local, ollama, openai, replay"),
 ])  # fmt: skip
 def test_bad_settings_say_what_to_do(arguments, message):
-    with pytest.raises(InputError, match=message):
-        judging.judge_run("nowhere", **arguments)
+    refused(message, judging.judge_run, "nowhere", **arguments)
 
 
 def test_the_models_settings_are_those_that_were_given(run, server):
     server.context = 4096
-    with pytest.raises(RunError, match="has a context of 4096 tokens, num_ctx asks for 8192"):
-        judge(run, server)
+    refused("has a context of 4096 tokens, num_ctx asks for 8192", judge, run, server, error=RunError)
     asked = {"num_ctx": 4096, "num_predict": 300, "temperature": 0.1}
     folder = judge(run, server, llm=asked)
     assert server.chats == 18
@@ -176,8 +176,7 @@ def test_the_models_settings_are_those_that_were_given(run, server):
     assert all(asked.items() <= row["settings"].items() for row in judging.read_records(run))
     first = (folder / judging.SCORES).read_bytes()
     judge(run, server, llm={**asked, "slots": 7})  # how, not what
-    assert server.chats == 18
-    assert (folder / judging.SCORES).read_bytes() == first
+    assert (server.chats, (folder / judging.SCORES).read_bytes()) == (18, first)
     judge(run, server, llm={**asked, "temperature": 0.2})
     assert server.chats == 36
 
@@ -197,27 +196,24 @@ def test_a_later_judge_joins_the_earlier_ones(run, server):
     folder = simulate.run_folder(run)
     for name in (judging.SCORES, "ledger-judge.sqlite"):
         (folder / name).unlink()
-    manifest = json.loads((folder / "manifest.json").read_text())
-    del manifest["stages"]["judge"]
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with changed_manifest(folder) as stages:
+        del stages["judge"]
     judge(run, server, ["ollama:k:1"])
     judge(run, server, ["ollama:j:1"])
     assert (folder / judging.SCORES).read_bytes() == together
     entry = runs.read_manifest("movies", run)["stages"]["judge"]
     assert entry["parameters"]["judges"] == ["ollama:j:1", "ollama:k:1"]
-    assert entry["inputs"]["weights of ollama:j:1"] == "a" * 64
-    assert entry["inputs"]["weights of ollama:k:1"] == "b" * 64
+    assert [entry["inputs"][f"weights of ollama:{name}:1"] for name in "jk"] == ["a" * 64, "b" * 64]
     assert {found["scores"] for found in judging.scores_of(run).values()} == {6}
 
 
 def test_judges_that_were_asked_otherwise_or_saw_less_are_kept_apart(run, server):
     judge(run, server, ["ollama:j:1"], samples=2)
     server.faults["k:1"] = Faults(plan=["400"])
-    with pytest.raises(RunError, match="1 of 6 sessions failed"):
-        judge(run, server, ["ollama:k:1"])
+    refused("1 of 6 sessions failed", judge, run, server, ["ollama:k:1"], error=RunError)
     judge(run, server, ["ollama:j:1"])
-    assert set(judging.score_table(run)["judge"]) == {"ollama:j:1"}  # k judged five of six
-    assert set(judging.score_table(run)["sample"]) == {0}
+    table = judging.score_table(run)
+    assert {*zip(table["judge"], table["sample"], strict=True)} == {("ollama:j:1", 0)}  # k judged five of six
     judge(run, server, ["ollama:k:1"])
     assert set(judging.score_table(run)["judge"]) == {"ollama:j:1", "ollama:k:1"}
     before = server.chats
@@ -256,8 +252,7 @@ def test_a_later_judge_that_fails_takes_nothing_from_the_earlier_one(run, server
     judge(run, server)
     scores = judging.scores_of(run)
     server.faults["k:1"] = Faults(plan=["400"] * 18)
-    with pytest.raises(RunError, match="6 of 6 sessions failed"):
-        judge(run, server, ["ollama:k:1"])
+    refused("6 of 6 sessions failed", judge, run, server, ["ollama:k:1"], error=RunError)
     assert runs.read_manifest("movies", run)["stages"]["judge"]["status"] == "failed"
     assert judging.scores_of(run) == scores
     assert set(judging.score_table(run)["judge"]) == {"ollama:j:1"}
@@ -269,12 +264,9 @@ def test_scores_of_dialogues_that_are_gone_do_not_outlive_a_failure(run, server)
     folder = judge(run, server)
     with (folder / "dialogues.jsonl").open("a") as file:
         file.write((folder / "dialogues.jsonl").read_text().splitlines()[0] + "\n")
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["stages"]["simulate"]["outputs"]["dialogues.jsonl"] = tables.sha256(folder / "dialogues.jsonl")
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with changed_manifest(folder) as stages:
+        stages["simulate"]["outputs"]["dialogues.jsonl"] = tables.sha256(folder / "dialogues.jsonl")
     server.faults["k:1"] = Faults(plan=["400"] * 21)
-    with pytest.raises(RunError, match="7 of 7 sessions failed"):
-        judge(run, server, ["ollama:k:1"])
+    refused("7 of 7 sessions failed", judge, run, server, ["ollama:k:1"], error=RunError)
     assert judging.scores_of(run) == {}
-    with pytest.raises(RunError, match="was not judged; do it with"):
-        judging.read_records(run)
+    refused("was not judged; do it with", judging.read_records, run, error=RunError)

@@ -25,19 +25,13 @@ DRAMA, QUILL = {"genre": "Drama"}, {"genre": "Drama", "actor": "Ada Quill"}
 def say(wishes, films, *, avoid=(), stage="initial", asks=True, shift=False, text=None):
     """A user turn with its log, and the reply that shows these films."""
     text = f"How about {', '.join(TITLES[i] for i in films)}." if text is None else text
-    log = {
-        "constraints": dict(wishes),
-        "avoid": dict(avoid),
-        "stage": stage,
-        "asks": asks,
-        "shift_event": shift,
-    }
+    log = {"constraints": dict(wishes), "avoid": dict(avoid), "stage": stage, "asks": asks}
+    log["shift_event"] = shift
     reply = {"speaker": "SYSTEM", "text": text, "rec_ids": [TEN.items[i].item_id for i in films]}
     return {"speaker": "USER", "text": "…", "user_meta": log}, reply
 
 
 def session(*pairs):
-    """The prepared record of a session."""
     at = [number for number, (user, _) in enumerate(pairs, 1) if user["user_meta"]["shift_event"]]
     record = {"session_id": "0", "model_name": "m", "true_genre": "", "conversation": [*chain(*pairs)]}
     record["shift_events"] = [{"turn": number, "type": "switch"} for number in at]
@@ -111,8 +105,7 @@ def films_up_to(most):
 
 def by_definition(wishes, avoid, films, stale):
     """Normalised gain from the gains of all films, as the page defines it."""
-    met = np.zeros(len(TEN))
-    broken = np.zeros(len(TEN), dtype=bool)
+    met, broken = np.zeros(len(TEN)), np.zeros(len(TEN), dtype=bool)
     for pair in wishes.items():
         met[TEN.items_with(TEN.code(*pair))] += 1
     for pair in avoid.items():
@@ -143,7 +136,7 @@ WAR = say({"genre": "War", "year": "1988"}, [5])  # Iron Valley
 KEPT = {"genre": "Drama", "year": "1988"}  # drama instead of war, still from 1988: films 4 and 5
 
 
-def test_uptake_retention_and_release():
+def test_uptake_retention_and_release_and_where_they_are_undefined():
     sticky = say(KEPT, [6], shift=True)  # 1947: war, not from 1988, no drama
     assert last(gain._uptake, WAR, sticky) == pytest.approx(-(5 / 9) / (4 / 9))
     assert last(gain._retention, WAR, sticky) == pytest.approx(-(2 / 9) / (7 / 9))
@@ -156,9 +149,6 @@ def test_uptake_retention_and_release():
     shift = say({"genre": "Drama"}, [0, 2], avoid={"actor": "Ada Quill"}, shift=True)
     # three of nine films break it
     assert last(gain.release, say(QUILL, [0]), shift) == pytest.approx((1 / 2) / (6 / 9))
-
-
-def test_what_happens_at_a_shift_is_undefined_where_nothing_of_the_kind_happens():
     added = say(QUILL, [0], shift=True)
     assert last(gain._uptake, say(DRAMA, [0]), added) == 1
     assert math.isnan(last(gain.release, say(DRAMA, [0]), added))  # nothing was dropped
@@ -171,12 +161,10 @@ def test_what_happens_at_a_shift_is_undefined_where_nothing_of_the_kind_happens(
 
 
 def test_no_list_meets_more_of_a_part_than_the_whole_of_the_constraints_allows():
-    """A list that gives up the kept constraint for the added one takes up no more than 1."""
     wishes = {"genre": "War", "actor": "Ada Quill"}  # no film has both, so the best list keeps one of the two
+    turns = [(say({"genre": "War"}, [2]), say(wishes, [film], shift=True)) for film in range(9)]
     for metric in (gain._uptake, gain._retention):
-        turns = ((say({"genre": "War"}, [2]), say(wishes, [film], shift=True)) for film in range(9))
-        values = [last(metric, *pair) for pair in turns]
-        assert max(v for v in values if not math.isnan(v)) <= 1
+        assert np.nanmax([last(metric, *pair) for pair in turns]) <= 1
 
 
 @pytest.mark.parametrize(("text", "false"), [
@@ -205,14 +193,12 @@ def test_fair_gains_are_those_of_the_films_that_a_window_could_show():
     assert fair(say(DRAMA, [0]), say(QUILL, [8], shift=True)) == [pytest.approx(-0.75 / (2 - 0.75))]
     # 0 and 1 are gone: the best left meets one, and four of seven films do
     assert math.isnan(fair(say(DRAMA, [0, 1]), say(QUILL, [2], shift=True))[0])
-    before = say(DRAMA, [0, 1, 2])
+    before, shifted = say(DRAMA, [0, 1, 2]), say(QUILL, [0], shift=True)
     assert fair(before, say(QUILL, [0, 1], shift=True)) == [1]  # a repeat is back in the best list
     assert fair(before, say(QUILL, [3, 4], shift=True)) == [1]  # the best of those not shown
     assert fair(before, say(QUILL, [0, 8], shift=True))[0] < 1
-    shifted = say(QUILL, [0], shift=True)
-    again, more = say(QUILL, [0], stage="follow_up"), say(QUILL, [1], stage="follow_up")
-    assert fair(say(DRAMA, [2]), shifted, more)[1] == 1
-    assert fair(say(DRAMA, [2]), shifted, again)[1] < 0
+    more, again = (fair(say(DRAMA, [2]), shifted, say(QUILL, [film], **MORE))[1] for film in (1, 0))
+    assert more == 1 and again < 0
     early = say(QUILL, [2], stage="follow_up", shift=True)  # shown before the window only
     assert fair(say(DRAMA, [2]), early) == fair(say(DRAMA, [2]), say(QUILL, [2], shift=True))
 
@@ -226,7 +212,7 @@ def told(*pairs, kind="switch"):
 REPLY = gain._WindowReply
 
 
-def test_costs_compare_the_replies_that_all_arms_have():
+def test_costs_compare_the_replies_that_all_arms_have_and_without_films_or_an_arm_there_is_none():
     shift = told(say(DRAMA, [0]), say(QUILL, [2], shift=True), say(QUILL, [1]), say(QUILL, [0]))
     own = [one.gain for one in gain.window_replies(shift.replies)]
     assert own == pytest.approx([0.2, 1, 1])
@@ -242,9 +228,6 @@ def test_costs_compare_the_replies_that_all_arms_have():
     assert gain.delay(shift) == pytest.approx(0.6 - 0.8)
     assert gain._cost_undefined(shift) == ""
     assert math.isnan(gain._share_lost(shift))  # a ratio of means, of a system
-
-
-def test_without_films_or_an_arm_there_is_no_cost():
     shift = told(say(DRAMA, [0]), say(QUILL, [0], shift=True))
     shift.arms = {gain.STRAIGHT: [REPLY(-0.1, False)], gain.FRESH: [REPLY(1.0, True)]}
     assert gain._shift_cost(shift) == pytest.approx(-1.1)
@@ -259,10 +242,8 @@ def test_without_films_or_an_arm_there_is_no_cost():
 
 def test_the_first_shift_is_primary_but_for_a_refinement_or_a_return():
     pairs = say(DRAMA, [0]), say(QUILL, [0], shift=True), say(DRAMA, [0], shift=True)
-    one = session(*pairs)
-    assert [gain.primary(shift) for shift in one.shifts] == [True, False]
-    assert not gain.primary(told(*pairs, kind="refine"))
-    assert not gain.primary(told(*pairs, kind="return"))
+    assert [gain.primary(shift) for shift in session(*pairs).shifts] == [True, False]
+    assert not any(gain.primary(told(*pairs, kind=kind)) for kind in ("refine", "return"))
 
 
 def test_films_that_miss_fit_the_state_before_or_neither_against_chance():

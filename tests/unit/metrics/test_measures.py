@@ -45,18 +45,18 @@ def test_composites_written_out(score, parts, value):
     assert sum(CasWeights()) == pytest.approx(1)
 
 
-def test_beyond_chance_is_zero_at_chance_and_one_at_best():
+def test_beyond_chance_is_zero_at_chance_and_rates_and_delays_of_nothing_are_undefined():
     worked = (0.3, 0.3, 0), (1, 0.3, 1), (0.5, 0.2, 0.3 / 0.8), (0, 0.2, -0.25)
     for observed, chance, value in (*worked, (0.5, 1.0, NAN), (NAN, 0.2, NAN), (0.5, NAN, NAN)):
         assert _beyond_chance(observed, chance) == pytest.approx(value, nan_ok=True)
+    found, censored = after_shifts([2, 5, 6], MET), after_shifts([5], MET[:7])
+    # the censored one is left out, which is why the mean is biased
+    assert (rate(found), mean_delay(found), rate(censored)) == (2 / 3, (2 + 2) / 2, 0)
+    assert all(map(math.isnan, (rate([]), mean_delay([]), mean_delay(censored))))
 
 
 # turn:   1      2     3      4      5     6      7      8
 MET = [True, False, False, True, False, False, False, True]
-
-
-def times(recoveries):
-    return [(r.turn, None if math.isnan(r.delay) else r.delay, r.watched, r.recovered) for r in recoveries]
 
 
 @pytest.mark.parametrize(("shifts", "met", "options", "found"), [
@@ -71,16 +71,8 @@ def times(recoveries):
     ([9], MET, {}, [(9, None, 0, False)]),  # a shift without any reply
 ])  # fmt: skip
 def test_what_was_not_seen_is_not_counted_as_fast(shifts, met, options, found):
-    assert times(after_shifts(shifts, met, **options)) == found
-
-
-def test_rates_and_delays_of_nothing_are_undefined_not_perfect():
-    found = after_shifts([2, 5, 6], MET)
-    assert rate(found) == 2 / 3
-    assert mean_delay(found) == (2 + 2) / 2  # the censored one is left out, which is why it is biased
-    censored = after_shifts([5], MET[:7])
-    assert all(map(math.isnan, (rate([]), mean_delay([]), mean_delay(censored))))
-    assert rate(censored) == 0
+    seen = after_shifts(shifts, met, **options)
+    assert [(r.turn, None if math.isnan(r.delay) else r.delay, r.watched, r.recovered) for r in seen] == found
 
 
 USER, SYSTEM = {1, 2, 3}, {2, 3, 4, 5}
@@ -90,8 +82,7 @@ def test_idf_cosine_weighs_rare_concepts_and_empty_sets_follow_the_rule():
     for rule, cc, cr in (("zero", 0, 0), ("one", 1, 0)):
         assert (jaccard(set(), set(), empty=rule), idf_cosine(set(), set(), {}, empty=rule)) == (cc, cr)
     assert math.isnan(jaccard(set(), set())) and math.isnan(idf_cosine(set(), set(), {}))
-    with pytest.raises(KeyError):
-        jaccard(set(), set(), empty="maybe")
+    refused("maybe", jaccard, set(), set(), empty="maybe", error=KeyError)
     idf = {1: 2.0, 2: 1.0, 3: 3.0, 4: 1.0, 5: 2.0}
     # shared 2 and 3: 1·1 + 3·3 = 10; norms: 4 + 1 + 9 = 14 and 1 + 9 + 1 + 4 = 15
     assert idf_cosine(USER, SYSTEM, idf) == pytest.approx(10 / math.sqrt(14 * 15), abs=1e-15)
@@ -207,10 +198,12 @@ def test_ir_measures_agrees():
         assert ours.loc[found.query_id, str(found.measure)] == pytest.approx(found.value, abs=1e-9)
 
 
-def test_missing_topics_count_as_zero_and_unknown_ones_are_named():
+def test_missing_topics_count_as_zero_and_unknown_ones_and_measures_are_named():
     scored = score_run({"a": [Hit("d", 1.0)], "x": [Hit("d", 1.0)]}, {"a": {"d": 1}, "b": {"d": 2}}, ["P@1"])
     assert scored.topics["P@1"].tolist() == [1.0, 0.0]
     assert (scored.missing, scored.unknown) == (["b"], ["x"])
+    for spec in ("NDCG@10", "nDCG@0", "P(rel=0)", "nDCG@ten", ""):
+        refused("unknown measure", measure, spec)
 
 
 def test_random_floor_is_the_expectation():
@@ -223,11 +216,6 @@ def test_random_floor_is_the_expectation():
     assert floor.index.tolist() == ["a"]
     assert floor.loc["a"].tolist() == pytest.approx([1 / 10, 5 / 10, 4 / 10], abs=0.03)
     assert random_floor(qrels, ["P@1"], sizes={}).empty
-
-
-def test_unknown_measures():
-    for spec in ("NDCG@10", "nDCG@0", "P(rel=0)", "nDCG@ten", ""):
-        refused("unknown measure", measure, spec)
 
 
 def test_metrics_are_described_and_marked_by_the_gate():

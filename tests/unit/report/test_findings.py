@@ -25,9 +25,8 @@ def results(**levels):
     """Ten sessions of each system: gain and TAS about the levels given."""
     rows = [
         (name, f"{number:05d}", gain + 0.01 * (-1) ** number, tas + 0.02 * (number % 3))
-        for name, (gain, tas) in levels.items()
-        for number in range(10)
-    ]
+        for name, (gain, tas) in levels.items() for number in range(10)
+    ]  # fmt: skip
     return pd.DataFrame(rows, columns=["model", "session_id", "normalised_gain", "topic_adaptation_score"])
 
 
@@ -108,11 +107,10 @@ def test_the_readme_quotes_the_sentences_of_the_demo_run(tmp_path):
 
 
 def test_turns_of_users_say_who_insists_and_who_words_them():
-    logs = [
-        {"worded_by": "llm" if n < 3 else "template", "stage": "insist" if n else "ask"} for n in range(4)
-    ]
-    users = [Turn("USER", "hello", {"user_meta": log}) for log in logs]
-    turns = views.user_turns([Dialogue("0", "m", (user, Turn("SYSTEM", "hi", {}))) for user in users])
+    said = zip(["llm", "llm", "llm", "template"], ["ask", "insist", "insist", "insist"], strict=True)
+    logs = [{"user_meta": {"worded_by": by, "stage": stage}} for by, stage in said]
+    pairs = [(Turn(USER, "hello", log), Turn(SYSTEM, "hi")) for log in logs]
+    turns = views.user_turns([Dialogue("0", "m", pair) for pair in pairs])
     assert turns["insists"].tolist() == [False, True, True, True]
     assert turns["by_model"].tolist() == [True, True, True, False]
     assert views.user_turns([]).empty
@@ -126,13 +124,17 @@ def habits_talk(*replies):
     return Dialogue("00000", "a", tuple(turns))
 
 
-def test_habits_count_films_repetitions_and_unknown_titles():
+def test_habits_count_films_repetitions_unknown_titles_and_eight_words_copied_from_the_instructions():
     replies = ("One.", ["x", "y"], []), ("One.", [], ["Lamps", "Lights"]), ("Two.", ["x"], [])
     row = models.habits([habits_talk(*replies), habits_talk(("One.", ["x"], []))]).loc["a"]
-    assert row["replies"] == 4 and row["films"] == 1 and row["without film"] == 0.25
-    assert row["said before"] == 0.25  # within the session alone
-    assert row["films again"] == 0.33  # of the three replies with films
-    assert row["unknown titles"] == 0.5
+    # said before within the session alone; films again of the three replies with films
+    shares = {"without film": 0.25, "said before": 0.25, "films again": 0.33, "unknown titles": 0.5}
+    assert row[["replies", "films", *shares]].tolist() == [4, 1, *shares.values()]
+    rule = "a wish holds until the user takes it back"
+    table = models.habits([habits_talk((f"Well, {rule}!", [], []), (rule.rpartition(" ")[0][:-3], [], []))])
+    assert table.loc["a", "copied prompt"] == 0.5
+    metric = base.get("copied_prompt")
+    assert (metric.low, metric.high, metric.direction) == (0, 1, base.LOWER)
 
 
 def test_a_model_is_better_only_where_the_interval_leaves_out_zero():
@@ -147,14 +149,6 @@ def test_a_model_is_better_only_where_the_interval_leaves_out_zero():
     assert table["shown"].tolist() == ["not better", "better", "worse"]
     assert [text.split()[0] for text in table["difference"]] == ["+0.00", "+0.44", "-0.44"]
     assert table[["gain", "its gain"]].to_numpy().tolist() == [[0.54, 0.54], [0.54, 0.1], [0.1, 0.54]]
-
-
-def test_a_reply_that_repeats_eight_words_of_the_instructions_is_a_copied_prompt():
-    rule = "a wish holds until the user takes it back"
-    table = models.habits([habits_talk((f"Well, {rule}!", [], []), (rule.rpartition(" ")[0][:-3], [], []))])
-    assert table.loc["a", "copied prompt"] == 0.5
-    metric = base.get("copied_prompt")
-    assert (metric.low, metric.high, metric.direction) == (0, 1, base.LOWER)
 
 
 def test_the_kept_calls_of_the_small_model_are_counted():
@@ -176,9 +170,8 @@ def test_who_serves_nobody_is_not_ranked_however_little_it_loses():
     assert board.index.tolist() == ["oracle", "tracker", "echo"]
     assert board.loc["echo", ["tied", "rank_low"]].tolist() == ["not ranked", ""]
     assert board["straight_gain"].tolist() == [0.8, 0.8, 0.0]
-    told = statistics.held(ladder, config)
-    start = "Of 1 declared contrast 1 differs; the largest difference is oracle less tracker, −0.30 ["
-    assert told.startswith(start)
+    differs = "Of 1 declared contrast 1 differs; the largest difference is oracle less tracker, −0.30 ["
+    assert statistics.held(ladder, config).startswith(differs)
 
 
 def test_costs_stand_by_type_of_the_first_shift_with_the_control_and_later_shifts_beside():
@@ -205,11 +198,8 @@ def test_a_metric_by_voice_has_rows_for_what_voices_are_for_and_none_where_one_v
     assert list(table["scenarios"]) == [40] * 2 + [20] * 4
     assert table.loc["critic", "tracker"].startswith(("0.2", "0.3"))
     assert table.loc["chatty", "tracker"].startswith(("0.0", "0.1"))
-    assert (
-        statistics.by_voice(frame.assign(voice="A"))
-        is statistics.by_voice(frame.drop(columns="voice"))
-        is None
-    )
+    assert statistics.by_voice(frame.assign(voice="A")) is None
+    assert statistics.by_voice(frame.drop(columns="voice")) is None
 
 
 def test_scores_without_straight_users_say_that_no_adaptation_is_tested():
@@ -243,14 +233,9 @@ def run(seed):
         cost[rng.random(n) < lost] = np.nan
         straight = np.where(np.isnan(cost), np.nan, rng.normal(ability, 0.05, n))
         keys = {"model": name, "session_id": [f"{i:05d}" for i in range(n)], "turn": 4, "type": "switch"}
-        keys |= {"primary": True, "watched": 4, "recovered_item": late < 3}
-        scores = {
-            "delay_item": np.where(late < 3, late, np.nan),
-            "shift_cost": cost,
-            "straight_gain": straight,
-        }
-        scores |= {"normalised_gain": gain, "topic_adaptation_score": tas}
-        rows.append(pd.DataFrame(keys | scores))
+        keys |= {"primary": True, "watched": 4, "recovered_item": late < 3, "shift_cost": cost}
+        keys |= {"delay_item": np.where(late < 3, late, np.nan), "straight_gain": straight}
+        rows.append(pd.DataFrame(keys | {"normalised_gain": gain, "topic_adaptation_score": tas}))
     return pd.concat(rows, ignore_index=True)
 
 
@@ -303,10 +288,8 @@ def against_the_leader(line, leader, said, notebook):
     """What the sentence on ranks says of the leader and others, against the sentences of the contrasts."""
     words = {"not settled": "not shown to differ from it: ", "equivalent": r"equivalent to it within \S+ "}
     words["better"] = "better where both have values: "
-    listed = {
-        kind: names(hit[1]) if (hit := re.search(f"{text}([^;.]*)", line)) else set()
-        for kind, text in words.items()
-    }
+    hits = {kind: re.search(f"{text}([^;.]*)", line) for kind, text in words.items()}
+    listed = {kind: names(hit[1]) if hit else set() for kind, hit in hits.items()}
     found = []
     for pair, kind in said.items():
         if leader not in pair:

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import re
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ import crs_lib
 import crs_lib.stats
 from crs_lib import evaluate, figures, runs, simulate
 from crs_lib.core import paths
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import RunError
 from crs_lib.figures import NoDataError, style
 from crs_lib.figures import base as registered
 from crs_lib.report import figure_tables, report, trace
@@ -72,7 +73,7 @@ def test_it_stands_alone_beside_the_tables_with_every_part(page, run):
     assert re.findall(r'<li><a href="#([a-z]+)">', page) == titles
 
 
-def test_the_figures_are_those_of_the_figure_command(run, page):
+def test_figures_means_contrasts_and_undefined_values_are_those_of_the_command_and_the_tables(run, page):
     wanted = []
     for name in registered.names("movies"):
         try:
@@ -85,9 +86,6 @@ def test_the_figures_are_those_of_the_figure_command(run, page):
     pictures = [base64.b64decode(data) for data in re.findall(r"base64,([^\"]+)", page)]
     assert all(picture.startswith(b"\x89PNG") for picture in pictures)
     assert len({hashlib.sha256(picture).digest() for picture in pictures}) == len(wanted)
-
-
-def test_means_contrasts_and_undefined_values_are_those_of_the_tables(run, page):
     means = evaluate.read(run, "model_metrics")
     row = means.set_index(["metric", "model"]).loc[("item_tas", "tracker")]
     assert f"{row['mean']:.3f} [{row['low']:.3f}, {row['high']:.3f}]" in page
@@ -126,15 +124,12 @@ def test_the_same_files_give_the_same_bytes(run, page, drawn, monkeypatch):
     assert next(left, None) is None
 
 
-def test_one_system_has_a_report_that_says_why_there_are_no_tests():
+def test_one_system_has_no_tests_and_an_unknown_plan_and_an_unscored_run_are_refused(run):
     name = scored("report-one", systems=("tracker",), n_sessions=3, n_turns=8)
     text = report.write(name).read_text(encoding="utf-8")
     assert "One system met 3 simulated users: 3 sessions" in text
     assert "No tests: they compare systems, and the run has one." in text
     assert "Declared contrasts" not in text
-
-
-def test_an_unknown_plan_and_an_unscored_run_are_refused(run):
     refused("no analysis plan 'guess'", report.write, run, "guess")
     refused("run 04_evaluate -p run nowhere", report.write, "nowhere", error=RunError)
 
@@ -151,8 +146,7 @@ def test_in_a_browser_it_opens_with_its_figures_and_leads_into_the_trace(run, pa
         tab.open(path)
         assert tab.text("h1") == f"Run {run}"
         pictures = tab.js("[...document.images].map((image) => image.complete && image.naturalWidth > 500)")
-        assert len(pictures) > 5
-        assert all(pictures)
+        assert len(pictures) > 5 and all(pictures)
         assert tab.js("document.querySelectorAll('[src]:not(img), link, script').length") == 0
         target = tab.js("document.querySelector('#sessions a').href")
         tab.open(target)
@@ -175,9 +169,8 @@ def made(run, n, systems=("Ours=tracker", "sticky")):
     return simulated(run=run, systems=systems, n_sessions=n, n_turns=8)
 
 
-def compared(**options):
-    systems = {"Fixed": same_film, "Clings": "sticky"}
-    return crs_lib.compare(systems, run="compare-unit", progress=False, **options)
+OURS = {"Fixed": same_film, "Clings": "sticky"}
+compared = partial(crs_lib.compare, OURS, run="compare-unit", progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -185,16 +178,13 @@ def found():
     return compared(n=24)
 
 
-def test_a_function_and_a_named_policy_are_compared_with_every_baseline(found):
+def test_a_function_and_a_policy_are_compared_with_every_baseline_and_without_ability_nobody_adapts(found):
     pairs = [(one.a, one.b) for one in found.effects.itertuples()]
     assert pairs == [(a, b) for a in ("Fixed", "Clings") for b in ("tracker", "bm25")]
     assert list(found.quantities["system"]) == ["Fixed", "Clings", "tracker", "bm25"]
     assert set(found.by_type["system"]) == {"Fixed", "Clings", "tracker", "bm25"}
     assert found.shifts["primary"].all()
-
-
-def test_a_system_without_ability_is_not_said_to_adapt(found):
-    """One film for everybody loses nothing at a shift: that is no adaptation."""
+    # One film for everybody loses nothing at a shift: that is no adaptation.
     told = " ".join(found.verdict)
     assert "its shift cost says nothing" in found.verdict[0]
     assert "Fixed and tracker are not compared: the gain of Fixed is below 0.1." in told
@@ -211,7 +201,7 @@ def test_a_run_on_one_voice_is_marked_so(found, voices, marked):
     assert ("All users speak with one voice" in one.verdict[-1]) == marked
 
 
-def test_the_page_stands_alone_and_is_the_same_again(found):
+def test_the_page_stands_alone_and_is_the_same_again_and_the_same_call_continues_and_grows(found):
     page = found.page.read_text(encoding="utf-8")
     assert found.page.stat().st_size < 3_000_000
     assert not re.findall(r'(?:src|href)="(?!data:|#)', page)
@@ -220,9 +210,6 @@ def test_the_page_stands_alone_and_is_the_same_again(found):
     assert page.index("Verdict") < page.index("Gain and cost") < page.index("What to do next")
     assert len(found.worst()["session"].unique()) == 3
     assert found.write().read_text(encoding="utf-8") == page
-
-
-def test_the_same_call_continues_and_grows(found):
     before = runs.entry("movies", "compare-unit", "simulate")["counts"]["sessions"]
     again = compared(n=26, width=0.001)
     assert before == 4 * 24
@@ -240,21 +227,16 @@ def test_a_run_that_grows_equals_one_made_at_once(more):
     refused("made with other parameters", made, name, 2, error=RunError)
 
 
-def test_a_name_is_told_what_is_wrong_with_it():
-    twice = ["Ours=tracker", "Ours=sticky"]
-    told = {"tracker": ["Ours=trakcer"], "another name": ["oracle=tracker"], "more than once": twice}
-    for word, systems in told.items():
-        refused(word, SimulateConfig, systems=systems)
-
-
-def test_the_name_is_in_the_files_and_the_spec_in_the_manifest():
+def test_a_name_is_checked_and_in_the_files_and_its_spec_in_the_manifest():
+    refused("tracker", SimulateConfig, systems=["Ours=trakcer"])
+    refused("another name", SimulateConfig, systems=["oracle=tracker"])
+    refused("more than once", SimulateConfig, systems=["Ours=tracker", "Ours=sticky"])
     made("named", 2)
     assert {talk.model_name for talk in simulate.iter_dialogues("named")} == {"Ours", "sticky"}
     assert "Ours=tracker" in runs.entry("movies", "named", "simulate")["parameters"]["systems"]
 
 
 def verdict_of(difference, spread, n, seed=1):
-    """The sentence of a contrast on made-up shift costs of two able systems."""
     draw = np.random.default_rng(seed)
     base = draw.normal(0.3, 0.05, n)
     frame = pd.DataFrame({
@@ -266,9 +248,8 @@ def verdict_of(difference, spread, n, seed=1):
         lower_is_better=("shift_cost",), resamples=200,
     )  # fmt: skip
     one = Comparison("made-up", ("Ours",), ("tracker",), plan)
-    one.__dict__["tests"] = crs_lib.stats.ladder(frame, plan)
     able = frame.rename(columns={"system": "model"}).assign(straight_gain=0.8)
-    one.__dict__["shifts"] = able
+    one.__dict__.update(tests=crs_lib.stats.ladder(frame, plan), shifts=able)
     return next(text for text in one.verdict if "Ours" in text and "tracker" in text)
 
 
@@ -280,14 +261,12 @@ def test_only_equivalence_is_called_equal(difference, spread, n, says):
     assert says in verdict_of(difference, spread, n)
 
 
-def test_a_comparison_needs_a_system_and_two_users():
-    for wrong in ({"systems": {}}, {"systems": {"Ours": "tracker"}, "n": 1}):
-        refused("at least 2", crs_lib.compare, **wrong)
-    with pytest.raises(InputError, match=r"nosuch cannot be imported .*; looked for in .*Python's path"):
-        crs_lib.compare({"Ours": "python:nosuch:Mine"})
+def test_a_comparison_needs_a_system_and_two_users_and_a_function_that_raises_names_its_line():
+    refused("at least 2", crs_lib.compare, {})
+    refused("at least 2", crs_lib.compare, {"Ours": "tracker"}, n=1)
+    told = r"nosuch cannot be imported .*; looked for in .*Python's path"
+    refused(told, crs_lib.compare, {"Ours": "python:nosuch:Mine"})
 
-
-def test_a_function_that_raises_names_its_line():
     def broken(messages):
         raise KeyError("films")
 

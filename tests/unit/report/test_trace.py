@@ -51,11 +51,8 @@ ANYTHING = st.recursive(
 @given(ANYTHING)
 @pytest.mark.slow
 def test_a_script_holds_its_data_and_never_closes_its_element(value):
-    made = script("f", 1, value)
-    assert b"<" not in made
-    assert made.startswith(b"f(1,")
-    text = made.decode("utf-8")
-    assert "\u2028" not in text
+    text = script("f", 1, value).decode("utf-8")
+    assert text.startswith("f(1,") and not {"<", "\u2028"} & set(text)
     assert json.loads("[" + text[2:-3] + "]") == [1, value]
 
 
@@ -95,7 +92,7 @@ def conversation(*turns):
     return Dialogue("00000", "mine", tuple(said))
 
 
-def test_films_name_the_constraints_they_meet_and_what_was_dropped_or_excluded(view):
+def test_films_name_the_constraints_met_dropped_or_excluded_and_what_is_unknown_is_neither_met_nor_zero(view):
     made = view.record(conversation(
         ({"genre": "Drama", "year": "1994"}, {}, ["Harbour Lights", "Saltwind"]),
         ({"director": "Mara Lindqvist"}, {"genre": "Comedy"}, ["Harbour Lights", "The Long Quay"]),
@@ -106,9 +103,6 @@ def test_films_name_the_constraints_they_meet_and_what_was_dropped_or_excluded(v
     dropped = [["genre", "Drama"], ["year", "1994"]]
     assert second[0] == {"film": harbour, "met": [True], "dropped": dropped, "again": True}
     assert second[1:] == [{"film": quay, "met": [True], "avoided": [["genre", "Comedy"]]}]
-
-
-def test_what_the_catalogue_lacks_is_neither_met_nor_unmet_and_missing_scores_are_not_zeros(view):
     talk = conversation(({"genre": "Western"}, {}, ["Saltwind"]), ({}, {}, []))
     unknown, bare = view.record(talk, [], [])["turns"]
     assert unknown["films"][0]["met"] == [None]
@@ -122,22 +116,19 @@ def test_the_shift_says_what_changed_and_when_replies_followed(view):
     talk = Dialogue(talk.session_id, talk.model_name, talk.turns, shift_events=(event,))
     row = {"turn": 2, "watched": 1, "recovered_item": True, "delay_item": 0.0, "recovered_text": False}
     shift = view.record(talk, [], [row | {"delay_text": math.nan}])["turns"][1]["shift"]
-    changed = [shift[name] for name in ("type", "added", "dropped")]
-    assert changed == ["switch", [["genre", "War"]], [["genre", "Drama"]]]
-    assert shift["bridge"] == ["year", "1994"]
-    assert (shift["films"], shift["text"]) == ([True, 0.0], [False, None])
+    wanted = {"type": "switch", "added": [["genre", "War"]], "dropped": [["genre", "Drama"]]}
+    wanted |= {"bridge": ["year", "1994"], "films": [True, 0.0], "text": [False, None]}
+    assert {name: shift[name] for name in wanted} == wanted
 
 
 @pytest.fixture(scope="module")
 def run():
-    name = "trace-unit"
-    scored(run=name, systems=SYSTEMS, n_sessions=7, n_turns=12, voices="A")
+    name = scored("trace-unit", systems=SYSTEMS, n_sessions=7, n_turns=12, voices="A")
     trace.write(name, page_size=5)
     return name
 
 
 def called(path):
-    """The arguments of a data file's call."""
     text = path.read_text(encoding="utf-8")
     return json.loads("[" + text[text.index("(") + 1 : text.rindex(")")] + "]")
 
@@ -152,13 +143,11 @@ def data(run):
 @pytest.mark.slow
 def test_every_session_is_in_the_index_and_on_the_page_that_it_says(run, data):
     index, pages = data
-    dialogues = simulate.dialogues(run)
     assert [len(page["sessions"]) for page in pages] == [5, 5, 5, 5, 1]
-    for place, dialogue in enumerate(dialogues):
-        session = pages[place // 5]["sessions"][place % 5]
-        assert (session["model"], session["id"]) == (dialogue.model_name, dialogue.session_id)
-        assert index["models"][index["model"][place]]["name"] == dialogue.model_name
-        assert index["id"][place] == dialogue.session_id
+    for place, dialogue in enumerate(simulate.dialogues(run)):
+        session, model = pages[place // 5]["sessions"][place % 5], index["models"][index["model"][place]]
+        assert session["model"] == model["name"] == dialogue.model_name
+        assert session["id"] == index["id"][place] == dialogue.session_id
         genre, types, _ = index["plots"][index["plot"][place]]
         assert genre == dialogue.true_genre
         assert [index["types"][t] for t in types] == [e["type"] for e in dialogue.shift_events]
@@ -166,13 +155,12 @@ def test_every_session_is_in_the_index_and_on_the_page_that_it_says(run, data):
 
 
 def test_texts_and_scores_of_the_pages_are_those_of_the_run(run, data):
-    _, pages = data
+    index, pages = data
     sessions = [session for page in pages for session in page["sessions"]]
     for dialogue, session in zip(simulate.dialogues(run), sessions, strict=True):
         texts = [turn[who] for turn in session["turns"] for who in ("user", "system")]
         shown = ["".join(p if isinstance(p, str) else p[0] for p in text) for text in texts]
         assert shown == [turn.text for turn in dialogue.turns]
-    index, _ = data
     results = evaluate.read(run, "results")
     assert index["scores"]["item_tas"] == pytest.approx(results["item_tas"].tolist(), abs=1e-4)
     assert index["scores"]["topic_recovery_rate"] == [number(v) for v in results["topic_recovery_rate"]]
@@ -204,12 +192,11 @@ def test_scores_counted_again_from_what_is_shown_are_the_scores_of_the_tables(ru
 
 def test_the_same_run_gives_the_same_bytes_and_the_manifest_stays(run):
     folder = paths.run_folder("movies", run)
-    places = [*(path for path in (folder / "trace").rglob("*") if path.is_file()), folder / "manifest.json"]
-    files = {path: path.read_bytes() for path in places}
+    places = [folder / "manifest.json", *(folder / "trace").rglob("*")]
+    files = {path: path.read_bytes() for path in places if path.is_file()}
     trace.write(run, page_size=5)
-    assert {path: path.read_bytes() for path in places} == files
-    assert {path for path in (folder / "trace").rglob("*") if path.is_file()} < {*files}
-    assert sorted(path.name for path in folder.glob(".trace*")) == []
+    assert {path: path.read_bytes() for path in files} == files
+    assert {*(folder / "trace").rglob("*")} < {*places} and not list(folder.glob(".trace*"))
 
 
 @pytest.mark.slow
@@ -265,15 +252,12 @@ def index():
     return _index(files, view, 10, [])
 
 
-def test_systems_and_new_fields_have_one_colour_that_stays(index):
+def test_systems_and_fields_have_one_colour_in_notebook_and_trace_readable_on_light_and_dark_pages(index):
     looks = style.looks(MODELS)
     colours = {name: look.colour for name, look in looks.items()}
     assert {m["name"]: m["colour"] for m in index["models"]} == colours
     assert tint_place("country") == tint_place("country") in range(8)
-
-
-def test_a_field_has_one_colour_in_the_notebook_and_in_the_trace(index):
-    """A dialogue with this field alone, so that no order of fields can decide."""
+    # A dialogue with this field alone, so that no order of fields can decide.
     rules = dict(re.findall(r"--(f\d): (#\w{6})", tint_css().split("@media")[0]))
     for field in (*FIELDS, records.TITLE):
         turns = (Turn("USER", "one", marks=(Mark(0, 3, field, "one"),)), Turn("SYSTEM", "two"))
@@ -281,9 +265,6 @@ def test_a_field_has_one_colour_in_the_notebook_and_in_the_trace(index):
         place = index["fields"][field]
         assert f"background:{rules[f'f{place}']};" in shown, field
     assert len(set(index["fields"].values())) == len(index["fields"])
-
-
-def test_marked_words_are_readable_on_light_and_dark_pages():
     found = re.findall(r":root {(.*?)}", tint_css())
     for light, dark in zip(*(re.findall(r"#\w{6}", tints) for tints in found), strict=True):
         assert contrast("#111111", light) > 7

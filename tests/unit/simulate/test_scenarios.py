@@ -8,7 +8,6 @@ import pytest
 
 from crs_lib import evaluate, simulate
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
 from crs_lib.evaluate import arms
 from crs_lib.evaluate.scorer import Scorer
@@ -19,6 +18,7 @@ from crs_lib.simulate.shifts import SHIFTS, PlannedShift, StateShape, UserState
 from crs_lib.simulate.users import User, _must_voice, check_voiced
 from crs_lib.systems.base import World
 from crs_lib.systems.contract import Answer
+from tests.helpers import refused
 from tests.helpers.sample import GROUNDER, SAMPLE
 
 TYPES = ("refine", "switch", "replace", "relax", "contradict", "return")  # those of the study
@@ -32,32 +32,22 @@ def test_every_state_has_an_answer_and_plans_open_with_a_genre():
             assert step.n_answers == len(answers) > 0 and step.state.anchor in answers
             assert 1 <= len(step.state.constraints) <= 3
             assert not set(step.state.constraints.items()) & set(step.state.avoid.items())
-    for plan in PLANS[:10]:
-        for step in plan.steps:
             states = step.turn == 1 or step.act == "refine" or step.shift is not None
             assert bool(_must_voice(step, step.act)) == states
-    for plan in PLANS:
         first, second = plan.steps[:2]
-        assert (first.act, dict(first.state.constraints)) == ("initial", {"genre": plan.true_genre})
+        assert (first.act, first.state.constraints) == ("initial", {"genre": plan.true_genre})
         assert second.act == "refine"
-        before = [step for step in plan.steps if step.turn < plan.events[0]["turn"]]
-        assert len(before[-1].state.constraints) in (2, 3)
+        assert len(plan.steps[plan.events[0]["turn"] - 2].state.constraints) in (2, 3)
 
 
 def test_shifts_come_at_random_turns_with_room_before_between_and_after():
-    firsts = Counter()
-    for plan in PLANS:
-        turns = [event["turn"] for event in plan.events]
-        assert turns == scenarios.shift_turns(7, plan.session, 20)
-        gaps = [b - a for a, b in itertools.pairwise(turns)]
-        assert 4 <= turns[0] <= 6
-        assert set(gaps) <= {3, 4, 5}
-        assert turns[-1] <= 18
-        firsts[turns[0]] += 1
-    assert set(firsts) == {4, 5, 6}
+    every = [[event["turn"] for event in plan.events] for plan in PLANS]
+    assert every == [scenarios.shift_turns(7, plan.session, 20) for plan in PLANS]
+    assert {b - a for turns in every for a, b in itertools.pairwise(turns)} <= {3, 4, 5}
+    assert {turns[0] for turns in every} == {4, 5, 6} and max(turns[-1] for turns in every) <= 18
 
 
-def test_types_are_planned_in_equal_numbers_over_every_block():
+def test_types_are_planned_in_equal_numbers_happen_so_and_substitutes_are_logged():
     for block in range(20):
         rows = [scenarios._type_order(7, 6 * block + row, TYPES, 20) for row in range(6)]
         given = Counter(kind for row in rows for kind in row)
@@ -65,9 +55,6 @@ def test_types_are_planned_in_equal_numbers_over_every_block():
         # 24 shifts, 4 of each type but for the state
         assert max(given.values()) - min(given.values()) <= 2, given
         assert all(row[0] != "return" for row in rows), "nothing was given up yet"
-
-
-def test_types_as_they_happen_are_balanced_and_substitutes_are_logged():
     happened = Counter(event["type"] for plan in PLANS for event in plan.events)
     total = happened.total()
     assert set(happened) == set(TYPES)
@@ -89,9 +76,8 @@ def test_twins_and_longer_sessions_begin_alike_and_seeds_give_other_plans():
         assert twin.steps[-1].state.constraints == twin.steps[first - 2].state.constraints
     short, long = scenarios.plan(SAMPLE, 7, 3, 9), scenarios.plan(SAMPLE, 7, 3, 20)
     assert [s.state.constraints for s in long.steps[:6]] == [s.state.constraints for s in short.steps[:6]]
-    again = scenarios.plan(SAMPLE, 7, 0, 20, types=TYPES)
-    assert again == PLANS[0]
-    assert scenarios.plan(SAMPLE, 8, 0, 20).steps != again.steps
+    assert scenarios.plan(SAMPLE, 7, 0, 20, types=TYPES) == PLANS[0]
+    assert scenarios.plan(SAMPLE, 8, 0, 20).steps != PLANS[0].steps
     goals = {tuple(sorted(plan.steps[2].state.constraints.items())) for plan in PLANS}
     assert len(goals) > 50
 
@@ -109,37 +95,27 @@ def test_only_the_types_asked_for_happen(kind):
 
 
 def test_an_event_tells_the_whole_shift_bridges_are_shared_and_retractions_stay():
-    for plan in PLANS[:20]:
+    for plan in PLANS:
         for before, step in itertools.pairwise(plan.steps):
-            if step.event is None:
-                continue
             event, old, new = step.event, before.state, step.state
+            kind = event["type"] if event else None
+            shunned = {**old.avoid, **event["dropped"]} if kind == "contradict" else old.avoid
+            assert new.avoid == ({} if kind in ("switch", "return") else shunned)
+            if step.shift is not None and step.shift.bridge:
+                name, value = step.shift.bridge
+                assert new.constraints[name] == value and value in SAMPLE.items[old.anchor].values[name]
+            if event is None:
+                continue
             assert event["turn"] == step.turn
             assert (event["from_focus"], event["to_focus"]) == (old.focus, new.focus)
             assert (event["wishes"], event["avoid"]) == (dict(new.constraints), dict(new.avoid))
             assert event["from_anchor"] == SAMPLE.items[old.anchor].title
-            assert event["n_answers"] == step.n_answers
-            assert event["stratum"] == scenarios.stratum(step.n_answers)
+            n = step.n_answers
+            assert (event["n_answers"], event["stratum"]) == (n, scenarios.stratum(n))
             assert {**old.constraints, **event["added"]}.items() >= new.constraints.items()
             gone = {k: v for k, v in old.constraints.items() if new.constraints.get(k) != v}
             assert event["dropped"] == gone
             assert (event["bridge_field"] is None) == (event["type"] != "switch")
-    for plan in PLANS:
-        for before, step in itertools.pairwise(plan.steps):
-            if step.shift is not None and step.shift.bridge:
-                name, value = step.shift.bridge
-                assert value in SAMPLE.items[before.state.anchor].values[name]
-                assert step.state.constraints[name] == value
-            kind = step.event["type"] if step.event else None
-            if kind in ("switch", "return"):
-                assert not step.state.avoid
-            elif kind == "contradict":
-                assert step.state.avoid == {**before.state.avoid, **step.event["dropped"]}
-            else:
-                assert step.state.avoid == before.state.avoid
-
-
-def test_strata():
     names = ["0", "1-9", "1-9", "10-49", "10-49", "50+"]
     assert [scenarios.stratum(n) for n in (0, 1, 9, 10, 49, 50)] == names
 
@@ -164,8 +140,7 @@ def test_rates_steer_the_ordinary_turns_and_the_pace_the_shifts():
 
 def test_a_catalogue_without_a_genre_of_five_films_is_refused():
     small = Catalog.from_records([(f"Film {i}", {"genre": ["Drama"], "actor": ["A B"]}) for i in range(4)])
-    with pytest.raises(InputError, match=r"has no genre with five films; .* Give a larger catalogue"):
-        scenarios.plan(small, 7, 0, 5)
+    refused(r"has no genre with five films; .* Give a larger catalogue", scenarios.plan, small, 7, 0, 5)
 
 
 def proposals(kind, n=12):
@@ -187,36 +162,19 @@ def after(shape, *kinds):
     return shape
 
 
-def test_what_can_happen_and_what_a_type_leaves():
+def test_what_can_happen_what_a_type_leaves_and_that_returns_bring_back_what_was_given_up():
     assert allowed(StateShape(3)) == {"switch", "replace", "relax", "contradict"}
     assert allowed(StateShape(2)) == {"refine", "switch", "replace", "relax", "contradict"}
     assert allowed(StateShape(1, given_up=True)) == {"refine", "switch", "replace", "contradict", "return"}
     three = StateShape(3)
-    assert after(three, "relax") == StateShape(2, given_up=True)
+    for kinds, n in ((("relax",), 2), (("relax", "return"), 1), (("replace",), 3)):
+        assert after(three, *kinds) == StateShape(n, given_up=True), kinds
     assert after(three, "contradict") == StateShape(2)  # a value to avoid cannot return
     assert after(StateShape(1), "contradict") == StateShape(1)  # a lone one gives way to another
-    assert after(three, "relax", "return") == StateShape(1, given_up=True)
     assert after(three, "switch", "refine").constraints == 3
-    assert after(three, "replace") == StateShape(3, given_up=True)
     assert list(shifts.stand_ins()) == ["switch", "replace", "refine"]
-
-
-@pytest.mark.parametrize(("kind", "fits"), [
-    ("refine", lambda old, new: new.items() > old.items()),
-    ("relax", lambda old, new: new.items() < old.items()),
-    ("replace", lambda old, new: new.keys() == old.keys() and len(new.items() - old.items()) == 1),
-    ("return", lambda old, new: len(new) == 1),
-    ("switch", lambda old, new: len(new) == 2),
-])  # fmt: skip
-def test_each_type_does_what_its_name_says(kind, fits):
-    for before, shift in proposals(kind):
-        assert fits(dict(before.constraints), dict(shift.state.constraints)), (before, shift)
-
-
-def test_returns_bring_back_what_was_given_up_and_nothing_else():
     found = list(proposals("return"))
-    assert found
-    assert all(set(shift.added.items()) <= set(before.past) for before, shift in found)
+    assert found and all(set(shift.added.items()) <= set(before.past) for before, shift in found)
     past = (("genre", "War"), ("genre", "Drama"), ("actor", "A B"))
     state = UserState({"genre": "Drama"}, "genre", 0, avoid={"actor": "A B"}, past=past)
     assert state.returnable == [("genre", "War")] and state.shape == StateShape(1, given_up=True)
@@ -225,10 +183,20 @@ def test_returns_bring_back_what_was_given_up_and_nothing_else():
     assert SHIFTS.create("switch").to_voice(shift) == [("actor", "A B")]
 
 
+@pytest.mark.parametrize(("kind", "fits"), [
+    ("refine", lambda old, new: new.items() > old.items()),
+    ("relax", lambda old, new: new.items() < old.items()),
+    ("replace", lambda old, new: new.keys() == old.keys() and len(new.items() - old.items()) == 1),
+    ("return", lambda old, new: len(new) == 1), ("switch", lambda old, new: len(new) == 2),
+])  # fmt: skip
+def test_each_type_does_what_its_name_says(kind, fits):
+    for before, shift in proposals(kind):
+        assert fits(dict(before.constraints), dict(shift.state.constraints)), (before, shift)
+
+
 @pytest.mark.parametrize(("kind", "expected"), [
     ("replace", [("actor", "A B"), ("genre", "Drama"), ("year", "1990")]),
-    ("switch", [("actor", "A B"), ("year", "1990")]),
-    ("return", [("actor", "A B")]),
+    ("switch", [("actor", "A B"), ("year", "1990")]), ("return", [("actor", "A B")]),
 ])  # fmt: skip
 def test_what_an_utterance_must_name(kind, expected):
     state = UserState({"actor": "A B"}, "actor", 0)
@@ -237,7 +205,6 @@ def test_what_an_utterance_must_name(kind, expected):
 
 
 def windows(voice, sessions=range(24), **options):
-    """(plan, straight plan, turn, length) of every shift."""
     for session in sessions:
         plan = scenarios.plan(SAMPLE, 7, session, 20, voice=voice, **options)
         for turn, length in scenarios.windows(plan, plan):
@@ -361,10 +328,8 @@ def test_the_users_of_a_scenario_come_in_random_order_and_the_files_do_not_show_
         talks = talks_with(program, number)
         every = itertools.chain.from_iterable(talks.values())
         names = [conversation_id(3, talk.session_id, talk.extra["arm"]) for talk in every]
-        ids = {name: place for place, name in enumerate(names)}
-        orders.append([ids[one] for one in program.order])
-        assert sorted(orders[-1]) == list(range(len(ids)))
-        assert list(talks) == ["shift", "straight", "fresh"]
+        orders.append([names.index(one) for one in program.order])
+        assert sorted(orders[-1]) == list(range(len(names))) and list(talks) == ["shift", "straight", "fresh"]
         turns = [talk.session_id.split(".")[2] for talk in talks["straight"]]
         assert turns == sorted(turns)
     assert sum(order[0] == 0 for order in orders) < 6

@@ -1,9 +1,11 @@
 """Batches: what comes out, and every bad input refused with nothing written over."""
 
 import hashlib
+import itertools
 import json
 import re
 import sqlite3
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -14,11 +16,13 @@ from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import tables
 from crs_lib.core.dialogue import Dialogue
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import RunError
 from crs_lib.runs import dask, jobs
 from crs_lib.runs.ledger import pack
 from crs_lib.simulate.logged import same_users, user_of
 from crs_lib.systems.base import World
+from tests.helpers import refused
+from tests.helpers.sample import simulated
 
 SMALL = {"run": "r", "systems": ["tracker", "echo"], "n_sessions": 2, "n_turns": 6, "seed": 3, "voices": "A"}
 GENRES, SPOKEN = ("Drama", "Comedy", "War"), ("English", "French", "Polish")
@@ -52,12 +56,7 @@ def world(films):
 
 @pytest.fixture
 def do(films):
-    def run(**changes):
-        return simulate.simulate(
-            simulate.SimulateConfig(**{**SMALL, "catalog": str(films), **changes}), progress=False
-        )
-
-    return run
+    return lambda **changes: simulated(**{**SMALL, "catalog": str(films), **changes})
 
 
 def everything(folder):
@@ -66,35 +65,26 @@ def everything(folder):
     return {p.name: p.read_bytes() for p in folder.iterdir() if not p.name.endswith(skip)}
 
 
-def test_a_batch_is_every_system_with_every_user_in_a_fixed_order(results, films, do):
+def test_a_batch_is_every_system_with_every_user_in_order_in_the_thesis_s_form(results, films, do, world):
     folder = do()
     assert folder == results / "r"
-    found = simulate.dialogues("r")
-    assert [(d.model_name, d.session_id) for d in found] == [
-        (s, f"{n:05d}") for s in ("tracker", "echo") for n in range(2)
-    ]
+    wanted = [(system, f"{n:05d}") for system in ("tracker", "echo") for n in range(2)]
+    assert [(d.model_name, d.session_id) for d in simulate.dialogues("r")] == wanted
     assert {"catalog.parquet", "dialogues.jsonl", "ledger.sqlite"} <= set(everything(folder))
     entry = runs.finished("movies", "r", "simulate", "03_simulate")
     assert entry["counts"] == {"sessions": 4, "systems": 2, "done": 4}
     assert entry["inputs"] == {"catalog": sources.content_hash(sources.load(films))}
     assert entry["outputs"]["dialogues.jsonl"] == tables.sha256(folder / "dialogues.jsonl")
-
-
-def test_a_dialogue_has_the_thesis_s_form(results, world, do):
-    do()
-    record = json.loads((results / "r" / "dialogues.jsonl").read_text().splitlines()[0])
+    record = json.loads((folder / "dialogues.jsonl").read_text().splitlines()[0])
     assert list(record)[:5] == ["session_id", "model_name", "true_genre", "conversation", "shift_events"]
     users, systems = record["conversation"][0::2], record["conversation"][1::2]
-    assert {turn["speaker"] for turn in users} == {"USER"}
-    assert {turn["speaker"] for turn in systems} == {"SYSTEM"}
-    assert len(users) == len(systems) == 6
-    assert all({"speaker", "text", "user_meta"} <= set(turn) for turn in users)
-    assert all({"speaker", "text", "constraints", "rec_titles"} <= set(turn) for turn in systems)
+    assert [turn["speaker"] for turn in record["conversation"]] == ["USER", "SYSTEM"] * 6
+    assert all({"text", "user_meta"} <= set(turn) for turn in users)
+    assert all({"text", "constraints", "rec_titles"} <= set(turn) for turn in systems)
     assert (record["seed"], record["arm"]) == (3, "shift")
     by_id = {item.item_id: item.title for item in world.catalog.items}
     assert all([by_id[i] for i in turn["rec_ids"]] == turn["rec_titles"] for turn in systems)
-    again = Dialogue.from_json(record)
-    assert again.to_json() == record
+    assert Dialogue.from_json(record).to_json() == record
 
 
 def test_a_session_depends_on_its_own_address_only(world):
@@ -105,9 +95,7 @@ def test_a_session_depends_on_its_own_address_only(world):
     assert simulate.session(world, "tracker", 1, config).dumps() == alone
     plan = simulate.scenario(world, 1, config)
     assert simulate.session(world, "tracker", 1, config, plan).dumps() == alone
-    assert (
-        simulate.session(world, "tracker", 1, simulate.SimulateConfig(**SMALL | {"seed": 4})).dumps() != alone
-    )
+    assert simulate.session(world, "tracker", 1, config.changed(seed=4)).dumps() != alone
 
 
 @pytest.mark.subprocess
@@ -119,9 +107,8 @@ def test_started_again_or_with_more_workers_it_makes_the_same_bytes(results, do)
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"n_sessions": 0}, "n_sessions is 0; input should be greater than or equal to 1"),
-    ({"n_turns": 0}, "n_turns is 0; input should be greater than or equal to 1"),
-    ({"workers": 0}, "workers is 0; input should be greater than or equal to 1"),
+    *(({name: 0}, f"{name} is 0; input should be greater than or equal to 1")
+      for name in ("n_sessions", "n_turns", "workers")),
     ({"seed": -1}, "seed -1 is not usable; give a whole number >= 0"),
     ({"systems": ["trackr"]}, r"unknown policy 'trackr'; did you mean 'tracker'\?"),
     ({"arms": ["both"]}, r"arms is \['both'\]; each must be one of shift, straight, fresh"),
@@ -138,8 +125,7 @@ def test_started_again_or_with_more_workers_it_makes_the_same_bytes(results, do)
     ({"catalog": "nowhere.json"}, "no catalogue at 'nowhere.json'; give 'sample'"),
 ])  # fmt: skip
 def test_a_bad_setting_is_refused_before_anything_is_written(results, change, message, do):
-    with pytest.raises(InputError, match=message):
-        do(**change)
+    refused(message, do, **change)
     assert not results.exists()
 
 
@@ -147,30 +133,18 @@ def test_a_body_that_is_no_dialogue_is_not_exported_whatever_its_hash(results, d
     folder = do()
     for body in ("no JSON", "[" * 100_000, '{"conversation": [1]}', "null"):
         kept = pack(body)
+        change = "UPDATE sessions SET body = ?, hash = ? WHERE system = 'echo' AND session = 1"
         with sqlite3.connect(folder / "ledger.sqlite") as db:
-            db.execute(
-                "UPDATE sessions SET body = ?, hash = ? WHERE system = 'echo' AND session = 1",
-                (kept, hashlib.sha256(kept).hexdigest()),
-            )
+            db.execute(change, (kept, hashlib.sha256(kept).hexdigest()))
         db.close()
-        with pytest.raises(RunError, match="session 1 of 'echo' in the ledger is no dialogue"):
-            do()
+        refused("session 1 of 'echo' in the ledger is no dialogue", do, error=RunError)
 
 
 def test_a_cluster_that_is_gone_is_told_and_not_that_its_logs_are(results, monkeypatch):
-    def gone(*_, **__):
-        raise RunError("the scheduler went away")
-
-    def unreachable(*_):
-        raise OSError("no logs to be had")
-
-    monkeypatch.setattr(jobs, "sessions", gone)
-    monkeypatch.setattr(dask, "on_every_machine", unreachable)
-    config = simulate.SimulateConfig(
-        run="far", systems=["template"], n_sessions=1, n_turns=2, scheduler="tcp://127.0.0.1:1"
-    )
+    monkeypatch.setattr(jobs, "sessions", Mock(side_effect=RunError("the scheduler went away")))
+    monkeypatch.setattr(dask, "on_every_machine", Mock(side_effect=OSError("no logs to be had")))
     with pytest.raises(RunError, match="the scheduler went away") as caught:
-        simulate.simulate(config, progress=False)
+        simulated(run="far", systems=["template"], n_sessions=1, n_turns=2, scheduler="tcp://127.0.0.1:1")
     assert caught.value.__notes__ == ["after it: OSError: no logs to be had"]
 
 
@@ -190,11 +164,8 @@ def test_every_knob_of_the_user_is_in_the_manifest_and_changes_the_dialogues(res
 
 def thesis(number, model="alpha", replies=("Try Kites.", "Try Orchards.")):
     """A session in the thesis's older form."""
-    turns = [
-        turn
-        for reply in replies
-        for turn in ({"speaker": "USER", "text": "A comedy, please."}, {"speaker": "SYSTEM", "text": reply})
-    ]
+    said = [text for reply in replies for text in ("A comedy, please.", reply)]
+    turns = [{"speaker": ("USER", "SYSTEM")[place % 2], "text": text} for place, text in enumerate(said)]
     return {"session_id": number, "model_name": model, "conversation": turns}
 
 
@@ -205,10 +176,8 @@ KIT = {
         {"participant": "AGENT", "utterance": "Kites."},
     ],
 }  # fmt: skip
-ARENA = {
-    "conv_id": "arena_7",
-    "dialogue": [{"role": "USER", "utterance": "Hi"}, {"role": "ASST", "utterance": "Kites."}],
-}
+TWO = [{"role": "USER", "utterance": "Hi"}, {"role": "ASST", "utterance": "Kites."}]
+ARENA = {"conv_id": "arena_7", "dialogue": TWO}
 CONCEPT = {
     "system": "barcor", "file": "9_1.json", "target": ["Kites"],
     "turns": [
@@ -225,10 +194,7 @@ SIMULATED = {
 }  # fmt: skip
 
 # The user closes the talk: there is no reply to score.
-SILENT = SIMULATED | {
-    "index": 5,
-    "turns": [{"participant": "AGENT", "utterance": "Hello."}, {"participant": "USER", "utterance": "Bye."}],
-}
+SILENT = SIMULATED | {"index": 5, "turns": SIMULATED["turns"][::-1]}
 
 
 @pytest.fixture
@@ -271,39 +237,41 @@ def test_mixed_forms_become_one_run_that_is_scored(place, capsys):
 
 
 @pytest.mark.slow
-def test_strict_stops_at_the_first_conversation_that_cannot_be_read(place):
+def test_strict_stops_at_once_nothing_usable_is_an_error_and_other_logs_need_another_run(place):
     lines(place / "a.jsonl", thesis(0), "{broken")
-    with pytest.raises(InputError, match=r"a\.jsonl, line 2: not JSON"):
-        imported(place, run="strict", strict=True)
+    refused(r"a\.jsonl, line 2: not JSON", imported, place, run="strict", strict=True)
     assert len(imported(place, run="strict").skipped) == 1  # the failed one is in no way
+    lines(place / "a.jsonl", "{broken")
+    refused(r"no conversation of .* can be read; the first: a\.jsonl, line 1", imported, place, run="r")
+    lines(place / "a.jsonl", thesis(0))
+    imported(place, run="r")
+    imported(place, run="r")
+    lines(place / "a.jsonl", thesis(1))
+    refused("made with other parameters", imported, place, error=RunError, run="r")
 
 
 def test_models_of_one_name_are_two_systems_and_bare_sessions_take_their_place(place):
     lines(place / "first.jsonl", thesis(0), thesis(1))
     lines(place / "second.jsonl", thesis(0), thesis(1), thesis(1))
     found = imported(place, run="twice")
-    assert list(found.systems["system"]) == ["alpha", "alpha (second)"]
-    assert list(found.systems["sessions"]) == [2, 2]
+    assert found.systems[["system", "sessions"]].to_numpy().tolist() == [["alpha", 2], ["alpha (second)", 2]]
     assert "was already read" in found.skipped["reason"].iloc[0]
     bare = {"conversation": thesis(0)["conversation"]}
     lines(place / "a.jsonl", bare, bare)
     imported(place / "a.jsonl", run="bare", system="mine")
-    found = [(d.model_name, d.session_id) for d in simulate.iter_dialogues("bare")]
-    assert found == [("mine", "00000"), ("mine", "00001")]
+    talks = [(d.model_name, d.session_id) for d in simulate.iter_dialogues("bare")]
+    assert talks == [("mine", "00000"), ("mine", "00001")]
 
 
 def test_systems_come_in_the_order_asked_for(place):
     lines(place / "all.jsonl", thesis(0), "{broken", thesis(0, "beta"), thesis(1), thesis(0, "gamma:2b"))
-    found = imported(place, run="ordered", order="gamma:2b, beta")
-    assert [d.model_name for d in simulate.iter_dialogues("ordered")] == [
-        "gamma:2b", "beta", "alpha", "alpha",
-    ]  # fmt: skip
-    assert len(found.skipped) == 1
-    with pytest.raises(InputError, match=r"order names 'betta'.*did you mean 'beta'"):
-        imported(place, run="misspelt", order="betta")
+    assert len(imported(place, run="ordered", order="gamma:2b, beta").skipped) == 1
+    names = [talk.model_name for talk in simulate.iter_dialogues("ordered")]
+    assert names == ["gamma:2b", "beta", "alpha", "alpha"]
+    refused(r"order names 'betta'.*did you mean 'beta'", imported, place, run="misspelt", order="betta")
 
 
-def test_a_model_without_a_usable_session_is_said_and_the_rest_is_read(place, capsys):
+def test_a_model_without_a_usable_session_and_a_catalogue_that_lacks_most_titles_are_said(place, capsys):
     lines(place / "a.jsonl", thesis(0), thesis(1))
     lines(place / "b.jsonl", thesis(0, "beta", replies=()), thesis(1, "beta", replies=()))
     assert main(["import", "--logs", str(place), "--run", "half"]) == 0
@@ -312,38 +280,19 @@ def test_a_model_without_a_usable_session_is_said_and_the_rest_is_read(place, ca
     out = capsys.readouterr().out
     assert "no usable session: beta" in out and "no usable session: mute" in out
     assert {d.model_name for d in simulate.iter_dialogues("half")} == {"alpha"}
-
-
-@pytest.mark.slow
-def test_nothing_usable_is_an_error_and_other_logs_need_another_run(place):
-    lines(place / "a.jsonl", "{broken")
-    with pytest.raises(InputError, match=r"no conversation of .* can be read; the first: a\.jsonl, line 1"):
-        imported(place, run="r")
-    lines(place / "a.jsonl", thesis(0))
-    imported(place, run="r")
-    imported(place, run="r")
-    lines(place / "a.jsonl", thesis(1))
-    with pytest.raises(RunError, match="made with other parameters"):
-        imported(place, run="r")
-
-
-def test_a_catalogue_that_lacks_most_titles_is_said(place, capsys):
     record = thesis(0)
     for turn in record["conversation"][1::2]:
         turn["rec_titles"] = ["No Film of Ours", "Nor This One"]
     lines(place / "a.jsonl", record)
-    assert main(["import", "--logs", str(place), "--run", "foreign"]) == 0
+    assert main(["import", "--logs", str(place / "a.jsonl"), "--run", "foreign"]) == 0
     assert "only 0 % of the titles that replies list" in capsys.readouterr().out
 
 
 def first_words(place, asks):
     """Logs of two systems with a session a row of ``asks``: what the user of each says first."""
-    rows = []
-    for number, said in enumerate(asks):
-        for model, text in zip(("alpha", "beta"), said, strict=True):
-            row = thesis(number, model)
-            row["conversation"][0] = {"speaker": "USER", "text": text}
-            rows.append(row)
+    rows = [thesis(number, model) for number in range(len(asks)) for model in ("alpha", "beta")]
+    for row, text in zip(rows, itertools.chain(*asks), strict=True):
+        row["conversation"][0]["text"] = text
     lines(place / "logs.jsonl", *rows)
 
 
@@ -358,8 +307,7 @@ def test_systems_are_paired_where_they_met_the_same_users_and_a_mixture_is_refus
     assert len({talk.session_id for talk in simulate.iter_dialogues("paired")}) == 8
     assert "users" not in runs.entry("movies", "paired", "simulate")["counts"]
     first_words(place, [(f"Number {n}.", f"Number {n % 4}.") for n in range(8)])
-    with pytest.raises(InputError, match=r"mixed: of 8 pairs.*4 have the same user and 4 do not"):
-        imported(place, run="half")
+    refused(r"mixed: of 8 pairs.*4 have the same user and 4 do not", imported, place, run="half")
     # logged constraints decide where words differ
     talks = [{"a": '{"genre": "drama"}', "b": '{"genre": "drama"}'}] * 10
     assert same_users(talks) and not same_users([{"a": "x", "b": "y"}] * 10)

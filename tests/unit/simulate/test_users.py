@@ -19,10 +19,6 @@ from crs_lib.validity import realism
 from tests.helpers.sample import GROUNDER, SAMPLE, WORLD
 
 CALM = scenarios.Rates(hesitation=0, contradiction=0, question=0.5)
-THESIS_KEYS = {
-    "turn", "stage", "focus_field", "focus_value", "anchor_title", "constraints", "shift_event",
-    "shift_event_obj",
-}  # fmt: skip
 
 
 def plan(session=0, **options):
@@ -47,31 +43,29 @@ def bad(step):
     return next((i,) for i, f in enumerate(SAMPLE.items) if not any(v in f.values[n] for n, v in wishes))
 
 
+HEARD = {"none": lambda step: (), "bad": bad, "good": good}
+
+
 def test_the_log_says_what_was_planned_and_whether_an_utterance_asks():
     scenario = plan()
     for step, said in zip(scenario.steps, talk(scenario, good), strict=True):
-        log = said.meta
-        assert set(log) >= THESIS_KEYS
-        assert (log["turn"], log["constraints"], log["avoid"]) == (
-            step.turn, dict(step.state.constraints), dict(step.state.avoid),
-        )  # fmt: skip
-        assert log["shift_event"] == (step.event is not None)
-        assert log["shift_event_obj"] == (dict(step.event) if step.event else None)
-        assert (log["stage"], log["planned_act"]) == (said.act, step.act)
-        assert log["focus_value"] == step.state.constraints.get(step.state.focus)
-        assert log["n_answers"] == step.n_answers > 0
-    for session in range(10):
-        for said in talk(plan(session), good):
-            expected = said.meta["shift_event"] or said.act in (
-                "initial", "refine", "follow_up", "insist", "nothing_named",
-            )  # fmt: skip
-            assert said.meta["asks"] is expected
+        state = step.state
+        wanted = {
+            "constraints": dict(state.constraints), "avoid": dict(state.avoid), "n_answers": step.n_answers,
+            "shift_event_obj": step.event and dict(step.event), "shift_event": step.event is not None,
+            "focus_value": state.constraints.get(state.focus), "stage": said.act, "planned_act": step.act,
+        }  # fmt: skip
+        assert said.meta["turn"] == step.turn
+        assert {name: said.meta[name] for name in wanted} == wanted and step.n_answers > 0
+        assert {"focus_field", "anchor_title"} <= set(said.meta)
+    asks = {"initial", "refine", "follow_up", "insist", "nothing_named"}
+    for said in (said for session in range(10) for said in talk(plan(session), good)):
+        assert said.meta["asks"] is (said.meta["shift_event"] or said.act in asks)
 
 
 def test_what_is_wished_never_depends_on_the_system():
-    for session in range(5):
-        scenario = plan(session)
-        runs = [talk(scenario, heard) for heard in (good, bad, lambda step: ())]
+    for scenario in map(plan, range(5)):
+        runs = [talk(scenario, heard) for heard in HEARD.values()]
         free = ("stage", "asks")
         logs = [[{k: v for k, v in said.meta.items() if k not in free} for said in run] for run in runs]
         assert logs[0] == logs[1] == logs[2]
@@ -79,16 +73,11 @@ def test_what_is_wished_never_depends_on_the_system():
         assert shifts[0] == shifts[1] == shifts[2]
 
 
-def test_a_user_who_hears_no_title_asks_for_one_and_one_who_is_not_served_insists():
-    acts = {"none": set(), "bad": set(), "good": set()}
-    for scenario in (plan(session, rates=CALM) for session in range(8)):
-        for name, heard in (("none", lambda step: ()), ("bad", bad), ("good", good)):
-            acts[name] |= {said.act for said in talk(scenario, heard)}
-    told = {name: found & {"insist", "nothing_named"} for name, found in acts.items()}
+def test_a_user_who_hears_no_title_asks_who_is_not_served_insists_and_questions_are_about_films_just_named():
+    scenes = [plan(session, rates=CALM) for session in range(8)]
+    said = {name: [one for scene in scenes for one in talk(scene, heard)] for name, heard in HEARD.items()}
+    told = {name: {one.act for one in found} & {"insist", "nothing_named"} for name, found in said.items()}
     assert told == {"none": {"nothing_named"}, "bad": {"insist"}, "good": set()}
-
-
-def test_questions_are_about_films_just_recommended_each_once():
     scenario = plan(3, arm="none", rates=scenarios.Rates(hesitation=0, contradiction=0, question=1))
     user, asked = User(SAMPLE, scenario), []
     films = good(scenario.steps[2])
@@ -143,19 +132,14 @@ def test_a_user_who_heard_of_all_that_fits_asks_for_what_comes_close_and_does_no
 
 def test_insisting_is_a_factor_and_praise_comes_only_where_something_was_met():
     for session in range(8):
-        for heard in (bad, lambda step: ()):
+        for heard in (bad, HEARD["none"]):
             acts = [said.act for said in talk(plan(session, insist=False), heard)]
-            assert not {"insist", "nothing_named"} & set(acts)
-            assert acts == [step.act for step in plan(session).steps]
-    praise = re.compile(
-        r"\b(good|nice|great|lovely|thank(s| you)|not bad|sounds fine|that fits|had in mind)\b", re.I
-    )
-    calm = scenarios.Rates(hesitation=0, contradiction=0, question=0)
-    said = {name: [] for name in ("good", "bad", "none")}
-    for session in range(12):
-        for name, heard in (("good", good), ("bad", bad), ("none", lambda step: ())):
-            turns = talk(plan(session, rates=calm, insist=False), heard)
-            said[name] += [one.text for one in turns if one.act == "follow_up"]
+            assert not {"insist", "nothing_named"} & {*acts} and acts == [s.act for s in plan(session).steps]
+    cues = r"\b(good|nice|great|lovely|thank(s| you)|not bad|sounds fine|that fits|had in mind)\b"
+    praise, calm = re.compile(cues, re.I), scenarios.Rates(hesitation=0, contradiction=0, question=0)
+    scenes = [plan(session, rates=calm, insist=False) for session in range(12)]
+    turns = {name: [one for scene in scenes for one in talk(scene, heard)] for name, heard in HEARD.items()}
+    said = {name: [one.text for one in found if one.act == "follow_up"] for name, found in turns.items()}
     assert sum(bool(praise.search(text)) for text in said["good"]) > 5
     assert not [text for name in ("bad", "none") for text in said[name] if praise.search(text)]
 
@@ -223,10 +207,10 @@ def test_first_words_put_the_opening_off_in_the_twin_as_well():
     assert delays == {voices.GREETING: {1}, voices.ANY_FILM: {1, 2, 3, 4}}
 
 
-def test_first_words_and_small_talk_state_nothing():
+def test_first_words_and_small_talk_state_nothing_and_demand_no_list():
     seen = set()
     for casual in CASUAL:
-        for heard in (good, bad, lambda step: ()):
+        for heard in HEARD.values():
             for step, said in zip(casual.steps, talk(casual, heard), strict=True):
                 if said.act not in (*voices.FIRST_WORDS, *voices.SMALL_TALK):
                     continue
@@ -239,9 +223,6 @@ def test_first_words_and_small_talk_state_nothing():
                 named = [m for m in GROUNDER.audit(said.text) if not m.rejected]
                 assert all(any(t.start <= m.start and m.end <= t.end for t in titles) for m in named), said
     assert seen == {*voices.FIRST_WORDS, *voices.SMALL_TALK}
-
-
-def test_a_request_for_nothing_demands_no_list():
     config = simulate.SimulateConfig(systems=["silent"], voices="texting", n_turns=12)
     scorer = Scorer(GROUNDER, conventions.get("default"))
     acts = set()
@@ -252,8 +233,9 @@ def test_a_request_for_nothing_demands_no_list():
             act = pair.user.user_meta["stage"]
             if act in (*voices.FIRST_WORDS, *voices.SMALL_TALK):
                 acts.add(act)
-                for metric in ("normalised_gain", "found_at_3", "satisfaction"):
-                    assert math.isnan(row[metric]), (act, metric)
+                assert all(
+                    math.isnan(row[name]) for name in ("normalised_gain", "found_at_3", "satisfaction")
+                ), act
     assert acts >= {*voices.FIRST_WORDS, voices.REACTION}
 
 
@@ -288,21 +270,17 @@ def test_words_that_leave_out_a_planned_value_are_an_error(kind):
             users.check_voiced(GROUNDER, step, step.act, f"Well. {rest}")
         text, lost = str(caught.value), f"does not voice {field} {value!r}: 'Well. {rest}'"
         assert text.startswith(f"shift {kind!r} at turn {step.turn} {lost}")
-        assert text.endswith(
-            f"mend the phrases of {field!r} in catalog/fields.py, or the templates [{step.act}] in user.wording"
-        )
+        mend = f"mend the phrases of {field!r} in catalog/fields.py, or the templates [{step.act}]"
+        assert text.endswith(f"{mend} in user.wording")
 
 
-def test_a_shift_type_whose_templates_forget_a_value_stops_the_session(monkeypatch):
+def test_templates_that_forget_a_value_and_a_model_that_does_not_voice_the_plan_stop_the_session(monkeypatch):
     found = dict(prompts.sections("user"))
     found["shift_replace"] = prompts.compiled(("Let's have $wish instead.",))
     monkeypatch.setattr(prompts, "sections", lambda name, small=False: found)
     config = simulate.SimulateConfig(systems=["silent"], voices="A", n_turns=20, shift_types=["replace"])
     with pytest.raises(RunError, match=r"shift 'replace' at .*voice .*\[shift_replace\] in user.wording"):
         simulate.session(WORLD, "silent", 0, config)
-
-
-def test_a_model_that_does_not_voice_the_plan_is_checked_too(monkeypatch):
     monkeypatch.setattr(conversation, "_realiser", lambda *given: lambda text, needed, turn: ("Hm.", {}))
     with pytest.raises(RunError, match=r"act 'initial' at turn 1 does not voice genre '.*': 'Hm\.'"):
         simulate.session(WORLD, "silent", 0, simulate.SimulateConfig(systems=["silent"], voices="A"))

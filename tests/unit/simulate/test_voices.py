@@ -10,10 +10,10 @@ import pytest
 
 from crs_lib import simulate
 from crs_lib.core import prompts
-from crs_lib.core.errors import InputError
 from crs_lib.simulate import voices
 from crs_lib.systems import tracker
 from crs_lib.validity import realism
+from tests.helpers import refused
 from tests.helpers.sample import GROUNDER, WORLD
 
 KEPT = Path(__file__).with_name("confirmation.json")
@@ -34,7 +34,7 @@ def test_every_voice_has_a_row_and_a_file_with_six_templates_an_act():
             assert len(lines) >= least, (name, act)
 
 
-def test_voices_are_shuffled_within_blocks_so_that_more_scenarios_change_nothing():
+def test_voices_are_shuffled_within_blocks_and_a_dialogue_says_whose_it_is_but_for_the_first():
     for choice in ("all", "development", "confirmation"):
         known = voices.names(choice)
         drawn = [voices.drawn(choice, 7, session) for session in range(5 * len(known))]
@@ -43,9 +43,6 @@ def test_voices_are_shuffled_within_blocks_so_that_more_scenarios_change_nothing
         assert len(set(blocks)) > 1
     assert {voices.drawn("critic", 7, session) for session in range(9)} == {"critic"}
     assert not set(voices.names("development")) & set(voices.names("confirmation"))
-
-
-def test_a_dialogue_says_whose_voice_it_is_but_for_the_first():
     for choice in ("all", "A"):
         batch = simulate.SimulateConfig(systems=["silent"], voices=choice, n_turns=8)
         made = simulate.arms_of(WORLD, "silent", 3, batch)
@@ -55,10 +52,8 @@ def test_a_dialogue_says_whose_voice_it_is_but_for_the_first():
 
 @pytest.mark.parametrize("old", ["B", "C"])
 def test_the_old_sets_are_refused_with_the_names_that_there_are(old):
-    with pytest.raises(InputError, match=rf"voices is '{old}'.*development"):
-        simulate.SimulateConfig(voices=old)
-    with pytest.raises(InputError, match="templates"):
-        simulate.SimulateConfig(templates="A")
+    refused(rf"voices is '{old}'.*development", simulate.SimulateConfig, voices=old)
+    refused("templates", simulate.SimulateConfig, templates="A")
 
 
 @pytest.mark.parametrize("voice", PEOPLE)

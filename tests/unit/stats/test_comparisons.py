@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from scipy import stats as sp
 
 from crs_lib import stats
-from crs_lib.core.errors import InputError
 from crs_lib.stats.effects import _noncentral_f_interval, partial_eta_squared, rank_biserial
 from crs_lib.stats.groups import assumptions, one_way_anova, tukey_hsd, welch_anova
 from crs_lib.stats.paired import rm_anova, tost_pairs
 from crs_lib.stats.ranking import leaderboard
+from tests.helpers import refused
 from tests.helpers.stats_examples import PLANT_GROWTH, groups_frame, matrix_frame, paired_frame, random_matrix
 
 GAPS = st.lists(st.integers(-4, 4), min_size=2, max_size=8)
@@ -35,7 +35,7 @@ def test_wilcoxon_pratt_equals_full_enumeration(gaps):
     assert row["p"] == pytest.approx(expected, abs=1e-12) and row["n_zero"] == gaps.count(0)
 
 
-def test_differences_that_rounding_alone_tells_apart_tie_and_equal_systems_have_p_one():
+def test_differences_that_rounding_tells_apart_tie_and_those_that_do_not_vary_prove_nothing_in_a_small_run():
     frame = paired_frame({"a": [0.3, 0.6, 0.5], "b": [0.1, 0.4, 0.7]})
     assert 0.3 - 0.1 != 0.6 - 0.4
     row = stats.wilcoxon_pairs(frame).iloc[0]
@@ -45,15 +45,20 @@ def test_differences_that_rounding_alone_tells_apart_tie_and_equal_systems_have_
         assert test(frame)["p"][0] == 1.0
     for test in (stats.mean_differences, rm_anova, stats.friedman):
         assert np.isnan(test(frame)["p"][0])
+    # The bug: 16 zeros gave TOST p < .001; a rare large difference would not be among 16.
+    p = {n: tost_pairs(matrix_frame(np.ones((n, 2))), 0.05)["p"][0] for n in (2, 19, 20, 60)}
+    assert np.isnan([p[2], p[19]]).all() and p[60] < 0.05 <= p[20]
+    assert tost_pairs(matrix_frame(np.tile([2.0, 1.0], (60, 1))), 0.5)["p"][0] > 0.5
 
 
 def test_sign_flip_is_seeded_and_pairs_do_not_disturb_each_other():
     frame = matrix_frame(random_matrix(2, 40, 4))
-    whole = stats.sign_flip_pairs(frame, stats.Design(seed=3), permutations=500)
-    assert whole.equals(stats.sign_flip_pairs(frame, stats.Design(seed=3), permutations=500))
-    one = stats.sign_flip_pairs(frame, stats.Design(pairs=[("s1", "s3")], seed=3), permutations=500)
+    designs = {"seed": 3}, {"seed": 3}, {"seed": 3, "pairs": [("s1", "s3")]}, {"seed": 4}
+    whole, same, one, other = (
+        stats.sign_flip_pairs(frame, stats.Design(**given), permutations=500) for given in designs
+    )
+    assert whole.equals(same) and whole["p"].ne(other["p"]).any()
     assert one["p"][0] == whole.set_index(["a", "b"]).loc[("s1", "s3"), "p"]
-    assert whole["p"].ne(stats.sign_flip_pairs(frame, stats.Design(seed=4), permutations=500)["p"]).any()
 
 
 @settings(max_examples=20, deadline=None)
@@ -72,14 +77,11 @@ def test_pairs_use_all_scenarios_they_share_and_count_the_rest():
     x = random_matrix(1, 10, 3)
     x[0, 0] = x[1, 1] = x[2, 1] = np.nan
     frame = matrix_frame(x)
-    found = stats.wilcoxon_pairs(frame).set_index(["a", "b"])
-    assert found["n"].to_dict() == {("s0", "s1"): 7, ("s0", "s2"): 9, ("s1", "s2"): 8}
-    assert found["n_missing"].to_dict() == {("s0", "s1"): 3, ("s0", "s2"): 1, ("s1", "s2"): 2}
-    whole = rm_anova(frame).iloc[0]
-    assert (whole["n"], whole["n_missing"]) == (7, 3)
-    dropped = frame.dropna()
+    found = stats.wilcoxon_pairs(frame)[["a", "b", "n", "n_missing"]].to_numpy().tolist()
+    assert found == [["s0", "s1", 7, 3], ["s0", "s2", 9, 1], ["s1", "s2", 8, 2]]
+    assert rm_anova(frame)[["n", "n_missing"]].to_numpy().tolist() == [[7, 3]]
     assert stats.sign_flip_pairs(frame, stats.Design(seed=1))["n"].tolist() == [7, 9, 8]
-    assert stats.sign_flip_pairs(dropped)["p"].equals(stats.sign_flip_pairs(frame)["p"])
+    assert stats.sign_flip_pairs(frame.dropna())["p"].equals(stats.sign_flip_pairs(frame)["p"])
 
 
 @settings(max_examples=12, deadline=None)
@@ -91,19 +93,10 @@ def test_tost_says_equivalent_exactly_when_the_interval_lies_inside(seed, margin
     assert (tost_pairs(frame, margin)["p"][0] < 0.05) == inside
 
 
-def test_differences_that_do_not_vary_are_no_proof_of_equality_in_a_small_run():
-    """The bug: 16 zeros gave TOST p < .001; a rare large difference would not be among 16."""
-    for n, undecided in ((2, True), (19, True), (20, False), (60, False)):
-        p = tost_pairs(matrix_frame(np.ones((n, 2))), 0.05)["p"][0]
-        assert np.isnan(p) == undecided
-        assert undecided or (p < 0.05) == (n == 60)
-    assert tost_pairs(matrix_frame(np.tile([2.0, 1.0], (60, 1))), 0.5)["p"][0] > 0.5
-
-
 PLANTS = groups_frame(PLANT_GROWTH)
 
 
-def test_missing_values_are_left_out_and_counted():
+def test_missing_values_are_counted_no_variation_is_undefined_and_categories_keep_their_order():
     holed = PLANTS.copy()
     holed.loc[[0, 12], "value"] = np.nan
     row = one_way_anova(holed).iloc[0]
@@ -112,9 +105,6 @@ def test_missing_values_are_left_out_and_counted():
     assert row["statistic"] == pytest.approx(sp.f_oneway(*samples).statistic)
     zeros = one_way_anova(holed.fillna(0.0)).iloc[0]
     assert row["statistic"] != pytest.approx(zeros["statistic"])
-
-
-def test_no_variation_is_undefined_and_categories_keep_their_order():
     flat, apart = (groups_frame({"a": [1.0, 1.0, 1.0], "b": [b, b]}) for b in (1.0, 2.0))
     assert np.isnan(one_way_anova(flat)["p"][0]) and one_way_anova(apart)["p"][0] == 0.0
     assert np.isnan(welch_anova(apart)["p"][0])
@@ -143,8 +133,7 @@ HOLED = FRAME.assign(value=FRAME["value"].where(FRAME["system"] != "s1"))
     (one_way_anova, PLANTS.assign(system=None), {}, "missing labels"),
 ])  # fmt: skip
 def test_bad_input_says_what_was_given_and_what_to_do(test, frame, changes, words):
-    with pytest.raises(InputError, match=words):
-        test(frame, stats.Design(**changes))
+    refused(words, test, frame, stats.Design(**changes))
 
 
 WORDS = {"equal variances": "Welch", "normal residuals": "Wilcoxon", "sphericity": "Greenhouse-Geisser"}
@@ -200,10 +189,10 @@ def test_corrections_keep_order_and_missing_and_reproduce_the_paper():
     assert list(found.index) == [9, 8, 7] and "p_adjusted" not in frame
     assert found["p_adjusted"].tolist() == pytest.approx([0.04, np.nan, 0.02], nan_ok=True)
     assert found["family_size"].tolist() == [2, 2, 2]
-    unknown = "use one of holm, benjamini_hochberg"
-    for p, method, words in ((1.2, "holm", "outside"), (0.1, "bonferoni", unknown)):
-        with pytest.raises(InputError, match=words):
-            stats.adjust(pd.DataFrame({"p": [p]}), method=method)
+    refused("outside", stats.adjust, pd.DataFrame({"p": [1.2]}), method="holm")
+    refused(
+        "use one of holm, benjamini_hochberg", stats.adjust, pd.DataFrame({"p": [0.1]}), method="bonferoni"
+    )
 
 
 @settings(max_examples=20, deadline=None)
@@ -238,7 +227,7 @@ def test_leaderboard_orders_and_tells_apart():
     assert equal["p_best"].tolist() == pytest.approx([1 / 3] * 3)
 
 
-def test_rank_intervals_equal_a_plain_bootstrap():
+def test_intervals_of_ranks_and_of_rank_biserial_equal_a_plain_bootstrap():
     x = random_matrix(5, 25, 4, effect=0.1)
     board = leaderboard(matrix_frame(x), stats.Design(resamples=4000), apart=set()).set_index("system")
     rng = np.random.default_rng(0)
@@ -248,25 +237,6 @@ def test_rank_intervals_equal_a_plain_bootstrap():
         low, high = np.quantile(drawn[:, j], [0.025, 0.975], method="inverted_cdf")
         assert abs(board.loc[f"s{j}", "rank_low"] - low) <= 1
         assert abs(board.loc[f"s{j}", "rank_high"] - high) <= 1
-
-
-def test_noncentral_f_interval_inverts_the_distribution():
-    """Bargmann's example in Steiger (2004), F(4, 50) = 11.221: the tails at both ends, 5 % each."""
-    low, high = _noncentral_f_interval(11.221, 4, 50, 0.90)
-    assert low < 4 * 11.221 < high
-    assert sp.ncf.cdf(11.221, 4, 50, low) == pytest.approx(0.95, abs=1e-9)
-    assert sp.ncf.cdf(11.221, 4, 50, high) == pytest.approx(0.05, abs=1e-9)
-
-
-def test_partial_eta_squared_from_f_and_degrees_of_freedom():
-    """df1 F / (df1 F + df2), Cohen (1973)."""
-    frame = matrix_frame(random_matrix(2, 15, 4))
-    fit, row = rm_anova(frame).iloc[0], partial_eta_squared(frame).iloc[0]
-    share = 3 * fit["statistic"] / (3 * fit["statistic"] + 42)
-    assert row["estimate"] == pytest.approx(share) and row["low"] < share < row["high"]
-
-
-def test_rank_biserial_interval_equals_a_plain_bootstrap():
     gaps = np.round(np.random.default_rng(1).normal(0.3, 1, 60), 1)
     frame = matrix_frame(np.column_stack([gaps, np.zeros(60)]))
     row = rank_biserial(frame, stats.Design(resamples=4000)).iloc[0]
@@ -275,3 +245,16 @@ def test_rank_biserial_interval_equals_a_plain_bootstrap():
         d = rng.choice(gaps, 60)
         draws.append((np.sign(d) * sp.rankdata(np.abs(d))).sum() / (60 * 61 / 2))
     assert (row["low"], row["high"]) == pytest.approx(tuple(np.quantile(draws, [0.025, 0.975])), abs=0.04)
+
+
+def test_partial_eta_squared_is_that_of_f_and_its_interval_inverts_the_noncentral_distribution():
+    """Bargmann's example in Steiger (2004), F(4, 50) = 11.221: the tails at both ends, 5 % each."""
+    low, high = _noncentral_f_interval(11.221, 4, 50, 0.90)
+    assert low < 4 * 11.221 < high
+    assert sp.ncf.cdf(11.221, 4, 50, low) == pytest.approx(0.95, abs=1e-9)
+    assert sp.ncf.cdf(11.221, 4, 50, high) == pytest.approx(0.05, abs=1e-9)
+    # df1 F / (df1 F + df2), Cohen (1973).
+    frame = matrix_frame(random_matrix(2, 15, 4))
+    fit, row = rm_anova(frame).iloc[0], partial_eta_squared(frame).iloc[0]
+    share = 3 * fit["statistic"] / (3 * fit["statistic"] + 42)
+    assert row["estimate"] == pytest.approx(share) and row["low"] < share < row["high"]

@@ -2,6 +2,7 @@
 
 import math
 import re
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -10,9 +11,9 @@ from nbconvert.filters.markdown_mistune import markdown2html_mistune
 from scipy import stats as sp
 
 from crs_lib import stats
-from crs_lib.core.errors import InputError
 from crs_lib.stats import Estimate, estimates
 from crs_lib.stats.findings import share_of
+from tests.helpers import refused
 from tests.helpers.stats_examples import matrix_frame, random_matrix
 
 
@@ -40,7 +41,7 @@ def test_weights_are_multinomial_and_independent_of_the_chunks():
     assert np.corrcoef(whole.T)[0, 1] == pytest.approx(-1 / 6, abs=0.06)
 
 
-def test_means_and_differences_agree_and_count():
+def test_means_and_differences_agree_count_and_do_not_depend_on_other_systems():
     x = random_matrix(4, 12, 3)
     x[3, 1] = np.nan
     frame = matrix_frame(x)
@@ -52,9 +53,6 @@ def test_means_and_differences_agree_and_count():
     kept = ~np.isnan(x[:, 1])
     assert gaps.loc[("s0", "s1"), "diff"] == pytest.approx((x[kept, 0] - x[kept, 1]).mean())
     assert gaps.loc[("s0", "s1"), ["n", "n_missing"]].tolist() == [11, 1]
-
-
-def test_what_a_system_gets_does_not_depend_on_the_others():
     frame = matrix_frame(random_matrix(4, 12, 3))
     whole = stats.cluster_bootstrap(frame, stats.Design(resamples=300, seed=2))
     alone = stats.cluster_bootstrap(frame[frame["system"] == "s1"], stats.Design(resamples=300, seed=2))
@@ -68,10 +66,9 @@ def test_the_difference_of_two_correlations_is_paired():
     near = y + rng.normal(size=80)
     frame = pd.DataFrame({"scenario": range(80), "y": y, "near": near, "same": 2 * near + 1})
     frame["far"] = y + 3 * rng.normal(size=80)
-    one, other, gap, none = (
-        stats.cluster_bootstrap_correlation(frame, x, "y", stats.Design(resamples=400), minus=minus).iloc[0]
-        for x, minus in (("near", ""), ("far", ""), ("near", "far"), ("near", "same"))
-    )
+    found = partial(stats.cluster_bootstrap_correlation, frame, y="y", design=stats.Design(resamples=400))
+    compared = ("near", ""), ("far", ""), ("near", "far"), ("near", "same")
+    one, other, gap, none = (found(x=x, minus=minus).iloc[0] for x, minus in compared)
     assert gap["correlation"] == pytest.approx(one["correlation"] - other["correlation"])
     assert gap["low"] < gap["correlation"] < gap["high"]
     assert abs(none["correlation"]) < 1e-12 and none["high"] - none["low"] < 1e-9 < one["high"] - one["low"]
@@ -105,34 +102,27 @@ def test_degenerate_cases():
     assert flat[["low", "high"]].to_numpy() == pytest.approx(0.3)
     absent = stats.cluster_bootstrap(matrix_frame([[1.0, np.nan], [2.0, np.nan]]), design)
     assert np.isnan(absent["mean"][1]) and absent["n_missing"][1] == 2
-    with pytest.raises(InputError, match="no rows"):
-        stats.cluster_bootstrap(absent.iloc[:0].assign(scenario=0, value=0))
-    with pytest.raises(InputError, match="confidence=95"):
-        stats.Design(confidence=95)
+    refused("no rows", stats.cluster_bootstrap, absent.iloc[:0].assign(scenario=0, value=0))
+    refused("confidence=95", stats.Design, confidence=95)
     constant = pd.DataFrame({"scenario": [1, 2, 3], "x": [1.0, 1.0, 1.0], "y": [1.0, 2.0, 3.0]})
     assert np.isnan(stats.cluster_bootstrap_correlation(constant, "x", "y", design)["correlation"][0])
 
 
-def test_the_interval_of_a_cost_is_that_of_t_and_never_of_no_width():
+def test_the_interval_of_a_cost_is_that_of_t_never_of_no_width_and_covers_rare_large_costs():
     values = np.random.default_rng(1).normal(0.3, 0.3, 30)
     found = stats.cost_interval([*values, np.nan])
     low, high = sp.t.interval(0.95, 29, values.mean(), values.std(ddof=1) / np.sqrt(30))
     assert (found.mean, found.low, found.high, found.n) == pytest.approx((values.mean(), low, high, 30))
-    few = stats.cost_interval(np.zeros(12))
+    few, many = stats.cost_interval(np.zeros(12)), stats.cost_interval(np.zeros(50))
     assert few.reason == "too few differing scenarios" and math.isnan(few.low)
-    many = stats.cost_interval(np.zeros(50))
     assert many.reason == "" and many.low < -0.02 and many.high > 0.02
-    one = stats.cost_interval([1.0] * 49 + [0.2])
-    assert one.high > 1.0 - 0.8 / 50  # a rare loss, of which a sample may hold none
+    # a rare loss, of which a sample may hold none
+    assert stats.cost_interval([1.0] * 49 + [0.2]).high > 1.0 - 0.8 / 50
     top, bottom = np.array([0.0, 0.3, 0.2, 0.5] * 6), np.array([0.1, 1.0, 0.4, 1.0] * 6)
     found = stats.ratio_interval(top, bottom)
-    assert found.mean == pytest.approx(top.mean() / bottom.mean())
-    assert found.low < found.mean < found.high
+    assert found.low < found.mean == pytest.approx(top.mean() / bottom.mean()) and found.mean < found.high
     assert math.isnan(stats.ratio_interval([np.nan], [1.0]).mean)
-
-
-def test_rare_large_costs_are_covered():
-    """Nine of ten scenarios cost nothing: the plain interval of 20 misses the mean in a fifth of samples."""
+    # Nine of ten scenarios cost nothing: the plain interval of 20 misses the mean in a fifth of samples.
     draw = np.random.default_rng(2)
     population = np.where(draw.random(2000) < 0.9, 0.0, draw.uniform(-0.3, 1.2, 2000))
     found = [stats.cost_interval(draw.choice(population, 20, replace=False)) for _ in range(300)]
@@ -149,12 +139,13 @@ def test_the_sentence_changes_with_the_data_and_respects_the_pairing():
     """Scenarios differ by 0.9, the pairs by 0.02: only a paired interval can be this narrow."""
     template = "a is {verdict} b by {gap}{doubt}."
     for gap, noise, told in (
-        (0.3, 0.01, "a is higher than b by 0.30 [0.29, 0.31]."),
-        (-0.3, 0.01, "a is lower than b by 0.30 [0.29, 0.31]."),
-        (0.0, 0.01, "a is equivalent to b by 0.00 [−0.01, 0.01], an interval that includes 0."),
-        (0.0, 0.5, "a is not shown to differ from b by 0.00 [−0.30, 0.30], an interval that includes 0."),
-    ):
-        assert stats.finding_gap(paired(gap, noise), "value", "a", "b", template, smallest=0.05) == told
+        (0.3, 0.01, "higher than b by 0.30 [0.29, 0.31]."),
+        (-0.3, 0.01, "lower than b by 0.30 [0.29, 0.31]."),
+        (0.0, 0.01, "equivalent to b by 0.00 [−0.01, 0.01], an interval that includes 0."),
+        (0.0, 0.5, "not shown to differ from b by 0.00 [−0.30, 0.30], an interval that includes 0."),
+    ):  # fmt: skip
+        found = stats.finding_gap(paired(gap, noise), "value", "a", "b", template, smallest=0.05)
+        assert found == f"a is {told}"
 
 
 def test_shares_and_numbers_are_printed_in_one_form():
@@ -168,16 +159,16 @@ def test_shares_and_numbers_are_printed_in_one_form():
     assert stats.listed(["a"]) == "a" and stats.listed(["a", "b", "c"]) == "a, b and c"
 
 
-def test_how_a_notebook_ends():
+def test_how_a_notebook_ends_and_what_is_no_sentence():
     first, none = stats.Finding("a leads."), stats.finding_none("one session")
     assert repr(stats.learnt(first, none)) == "a leads."
     assert "no finding" in stats.learnt(none)[0]
     assert stats.not_shown("x.", "") == ("x.",)
     assert first._repr_markdown_() == "**Finding.** a leads." and none._repr_markdown_().startswith("*No")
-    with pytest.raises(InputError, match="at most 3"):
-        stats.learnt(*[first] * 4)
-    with pytest.raises(InputError, match="full stop"):
-        stats.finding_count("{n} lead", n=3)
+    refused("at most 3", stats.learnt, *[first] * 4)
+    refused("full stop", stats.finding_count, "{n} lead", n=3)
+    assert stats.not_shown(stats.finding_limit(THREE.head(1), "value", "{half}.")) == ()
+    refused("asks for men; give it by keyword", stats.finding_mean, THREE, "value", "{men}.")
 
 
 THREE = pd.DataFrame(
@@ -229,12 +220,6 @@ def test_a_sentence_is_filled_from_its_table(sentence, start):
 ])  # fmt: skip
 def test_a_table_that_bears_no_sentence_says_why(sentence, reason):
     assert sentence().startswith(f"No finding: {reason}") and not sentence().borne
-
-
-def test_a_limit_without_an_interval_is_empty_and_an_unknown_word_is_refused():
-    assert stats.not_shown(stats.finding_limit(THREE.head(1), "value", "{half}.")) == ()
-    with pytest.raises(InputError, match="asks for men; give it by keyword"):
-        stats.finding_mean(THREE, "value", "{men}.")
 
 
 def test_a_name_from_outside_stays_text_in_a_notebook():

@@ -19,12 +19,8 @@ from crs_lib.stats.survival import hazard_ratios, kaplan_meier
 from tests.helpers import stats_examples as given
 from tests.helpers.stats_examples import groups_frame, matrix_frame, paired_frame, random_matrix, ratings
 
-PLANTS, SLEEP, DEPRESSION = (
-    make(data)
-    for make, data in (
-        (groups_frame, given.PLANT_GROWTH), (paired_frame, given.SLEEP), (paired_frame, given.DEPRESSION)
-    )
-)  # fmt: skip
+PLANTS = groups_frame(given.PLANT_GROWTH)
+SLEEP, DEPRESSION = map(paired_frame, (given.SLEEP, given.DEPRESSION))
 ZEA_MAYS = paired_frame({"a": np.array(given.ZEA_MAYS, float), "b": np.zeros(15)})
 REMISSION = given.remission_frame().assign(scenario=range(42))
 FIVE = matrix_frame([[2.2, 1.1, 8.2], [3.1, 2.5, 4.5], [4.3, 4.1, 3.4], [4.1, 5.2, 6.2], [7.2, 6.4, 7.2]])
@@ -141,11 +137,8 @@ def test_corrections_equal_statsmodels_to_the_last_bit():
 def covered_mean(rng):
     """Skewed values of 40 scenarios with 5 turns; the mean of a lognormal with variance 0.25 (1 + 0.25)."""
     noise = rng.normal(size=(40, 1)) + rng.normal(size=(40, 5)) * 0.5
-    return (
-        stats.cluster_bootstrap,
-        matrix_frame(np.exp(0.5 * noise)).assign(system="a"),
-        np.exp(0.5 * 0.25 * 1.25),
-    )
+    frame = matrix_frame(np.exp(0.5 * noise)).assign(system="a")
+    return stats.cluster_bootstrap, frame, np.exp(0.5 * 0.25 * 1.25)
 
 
 def covered_difference(rng):
@@ -164,7 +157,7 @@ def covered_alpha(rng):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("sample", "runs"), [(covered_mean, 400), (covered_difference, 400), (covered_alpha, 200)]
+    ("sample", "runs"), {covered_mean: 400, covered_difference: 400, covered_alpha: 200}.items()
 )
 def test_intervals_cover_as_they_say(sample, runs):
     """90 % intervals of data sets drawn anew."""

@@ -13,6 +13,7 @@ from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import agent
 from crs_lib.systems import base as systems
 from crs_lib.systems.base import World
+from tests.helpers import refused
 from tests.helpers.films import catalog as ten_films
 from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.sample import GROUNDER, SAMPLE
@@ -24,7 +25,6 @@ WELL = [("search_films", {"genre": "comedy", "year_from": 1990})]
 
 
 def tool_results(body):
-    """What the tools have answered since the user's latest words."""
     last = max(i for i, message in enumerate(body["messages"]) if message["role"] == "user")
     return [message["content"] for message in body["messages"][last:] if message["role"] == "tool"]
 
@@ -44,18 +44,18 @@ def choose(prompt, schema, seed):
     return json.dumps({"action": "reply", **reply} if "action" in schema["properties"] else reply)
 
 
-def made(server, tmp_path=None, backend="ollama", **rule):
-    recorder = Recorder(tmp_path / "calls.sqlite") if tmp_path else None
-    model = LLM(f"{backend}:tiny", host=server.url, recorder=recorder)
-    pool = Pool(None, made={f"{backend}:tiny": model})
-    world = World(SAMPLE, GROUNDER, pool, LLMSettings(**{"retriever": "bm25", **rule}))
-    return systems.create(f"agent:{backend}:tiny", world, 7, 0), recorder
+def world_on(server, backend="ollama", recorder=None, **rule):
+    pool = Pool(None, made={f"{backend}:tiny": LLM(f"{backend}:tiny", host=server.url, recorder=recorder)})
+    return World(SAMPLE, GROUNDER, pool, LLMSettings(**{"retriever": "bm25", **rule}))
+
+
+def made(server, backend="ollama", **rule):
+    return systems.create(f"agent:{backend}:tiny", world_on(server, backend, **rule), 7, 0)
 
 
 def one_turn(tools, backend="ollama", answer=choose, **rule):
     with OllamaServer(tools=tools, answer=answer) as server:
-        system, _ = made(server, backend=backend, **rule)
-        return system.reply(1, WISH, {}), server.bodies
+        return made(server, backend, **rule).reply(1, WISH, {}), server.bodies
 
 
 def titles(found):
@@ -122,7 +122,7 @@ def test_an_agent_searches_so_often_as_it_may(calls, rule, made, refused, asked,
 
 def test_a_conversation_that_outgrows_the_context_leaves_room_for_the_tools():
     with OllamaServer(tools=well, answer=choose) as server:
-        system, _ = made(server, num_ctx=4096)
+        system = made(server, num_ctx=4096)
         replies = [system.reply(turn, WISH * 9, {}) for turn in range(1, 12)]
     assert replies[0].items and replies[-1].extra["utterances_left_out"] > 0
 
@@ -148,9 +148,8 @@ def test_arguments_that_are_no_json_or_huge_are_told_logged_and_bounded():
 
 def test_films_keep_their_numbers_over_the_turns_and_plain_text_is_the_reply():
     with OllamaServer(tools=well, answer=choose) as server:
-        system, _ = made(server)
-        first = system.reply(1, WISH, {})
-        second = system.reply(2, "More of them, please.", {})
+        system = made(server)
+        first, second = system.reply(1, WISH, {}), system.reply(2, "More of them, please.", {})
     assert second.extra["offered_ids"] == first.extra["offered_ids"] and second.items == first.items
     roles = [message["role"] for message in server.bodies[-1]["messages"]]
     assert roles == ["system", *["user", "assistant", "tool", "assistant"] * 2, "user"]
@@ -160,10 +159,10 @@ def test_films_keep_their_numbers_over_the_turns_and_plain_text_is_the_reply():
 
 @pytest.mark.parametrize("backend", ["ollama", "openai"])
 def test_where_a_server_has_no_tools_actions_are_json(backend, tmp_path):
+    recorder = Recorder(tmp_path / "calls.sqlite")
     with OllamaServer(tools=None, answer=choose) as server:
-        system, recorder = made(server, tmp_path, backend)
-        reply = system.reply(1, WISH, {})
-        system.reply(2, "More, please.", {})
+        system = made(server, backend, recorder=recorder)
+        reply, _ = system.reply(1, WISH, {}), system.reply(2, "More, please.", {})
     assert reply.extra["tools"] == "json" and len(reply.extra["tool_calls"]) == 4  # it searches while it may
     assert [SAMPLE.items[i].item_id for i in reply.items] == reply.extra["tool_calls"][0]["films"][:1]
     rows = list(recorder.rows())
@@ -175,29 +174,26 @@ def test_where_a_server_has_no_tools_actions_are_json(backend, tmp_path):
 
 def test_json_actions_are_a_setting_demanded_tools_must_be_there_and_a_text_ends_them():
     with OllamaServer(tools=well, answer=choose) as server:
-        reply = made(server, tools="json")[0].reply(1, WISH, {})
+        reply = made(server, tools="json").reply(1, WISH, {})
     assert reply.extra["tools"] == "json" and not any(body.get("tools") for body in server.bodies)
     with OllamaServer(tools=None, answer=choose) as server:
-        system, _ = made(server, tools="native")
-        with pytest.raises(LLMError, match="does not support tools"):
-            system.reply(1, WISH, {})
+        native = made(server, tools="native")
+        refused("does not support tools", native.reply, 1, WISH, {}, error=LLMError)
 
     def answer(prompt, schema, seed):
         if "anyOf" in schema and "Result of" not in prompt:
             return json.dumps({"action": "search_films", "arguments": {}})
         return json.dumps({"action": "reply", "reply": f"See {FILM.title} ({FILM.year})."})
 
-    with OllamaServer(tools=None, answer=answer) as server:
-        system, _ = made(server, structured=False)
-        reply = system.reply(1, WISH, {})
+    reply, _ = one_turn(None, answer=answer, structured=False)
     assert [SAMPLE.items[i] for i in reply.items] == [FILM] and len(reply.extra["tool_calls"]) == 1
 
 
 def test_a_whole_session_repeats_to_the_byte():
     def session():
         with OllamaServer(tools=well, answer=choose) as server:
-            pool = Pool(None, made={"ollama:tiny": LLM("ollama:tiny", host=server.url)})
-            world = World(SAMPLE, GROUNDER, pool, LLMSettings(retriever="bm25"))
-            return simulate.session(world, "agent:ollama:tiny", 0, SimulateConfig(n_turns=4)).dumps()
+            return simulate.session(
+                world_on(server), "agent:ollama:tiny", 0, SimulateConfig(n_turns=4)
+            ).dumps()
 
     assert session() == session()

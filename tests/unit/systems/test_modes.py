@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from crs_lib import simulate
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import RunError
 from crs_lib.evaluate.scorer import Scorer
 from crs_lib.llm import LLMError
 from crs_lib.llm.client import Pool
@@ -17,7 +17,7 @@ from crs_lib.simulate import conversation
 from crs_lib.systems import base as systems
 from crs_lib.systems import modes
 from crs_lib.systems.base import World
-from tests.helpers import sample
+from tests.helpers import refused, sample
 from tests.helpers.sample import GROUNDER, SAMPLE, asked
 
 WISH = "I'd like to see comedy films tonight. Any ideas?"
@@ -83,9 +83,9 @@ def test_no_logged_wish_reaches_a_model(mode):
 
         get = items = keys = values = __iter__ = __getitem__
 
-    world = with_model(lambda request: answer("Hm."))
-    systems.create(f"{mode}:scripted", world, 7, 0).reply(1, WISH, Watched(secret="wish"))
-    assert systems.create(f"{mode}:scripted", world, 7, 0).sees_state is False
+    system = systems.create(f"{mode}:scripted", with_model(lambda request: answer("Hm.")), 7, 0)
+    system.reply(1, WISH, Watched(secret="wish"))
+    assert system.sees_state is False
 
 
 @pytest.mark.parametrize("mode", ["closed", "rag"])
@@ -101,8 +101,7 @@ def test_the_oracle_of_a_mode_makes_the_most_of_its_list_and_needs_no_model(mode
             assert len({systems.n_met(SAMPLE, item, *wishes) for item in shown}) <= 1
             judged += len(shown)
     assert judged > 20
-    with pytest.raises(InputError, match="free"):
-        systems.check(["free:oracle"])
+    refused("free", systems.check, ["free:oracle"])
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -133,33 +132,27 @@ def test_numbers_are_films_of_the_latest_list_and_stated_wishes_are_kept():
     assert reply.constraints == {"genre": "Comedy", "actor": "Charlie Chaplin"}
     assert request.schema["properties"]["recommended"]["items"]["enum"][-1] == "30"
     assert "state" not in request.schema["required"]
-    text = answer("Two.", ["2"], {"genre": "comedies", "year": "the nineties"})
-    reply, _ = said_once("closed", answers=[text])
-    assert reply.extra["state"] == {"genre": "comedies", "year": "the nineties"}
-    assert reply.constraints == {"genre": "Comedy"}
+    state = {"genre": "comedies", "year": "the nineties"}
+    reply, _ = said_once("closed", answers=[answer("Two.", ["2"], state)])
+    assert (reply.extra["state"], reply.constraints) == (state, {"genre": "Comedy"})
     reply, (request,) = said_once("closed", state=False)
     assert "state" not in request.schema["properties"] and '"state"' not in request.messages[0].content
     assert "state" not in reply.extra and reply.constraints == {}
 
 
-def test_free_titles_are_looked_up_and_foreign_ones_are_counted():
+def test_titles_are_looked_up_foreign_ones_counted_and_in_plain_text_those_asked_about_do_not_count():
     film = SAMPLE.items[3]
     named = [f"{film.title} ({film.year})", "The Lamp That Was Not", "X" * 80]
-    text = answer('Try "Lamps of Nowhere".', named)
-    reply, _ = said_once("free", answers=[text])
+    reply, _ = said_once("free", answers=[answer('Try "Lamps of Nowhere".', named)])
     assert [SAMPLE.items[item] for item in reply.items] == [film]
     assert reply.hallucinated == ("The Lamp That Was Not", "X" * 80, "Lamps of Nowhere")
     assert "offered_ids" not in reply.extra
-
-
-def test_in_plain_text_the_titles_count_and_those_asked_about_do_not():
     asked_about, other = SAMPLE.items[0], SAMPLE.items[5]
     said = f"{asked_about.title} ({asked_about.year}) is funny. See {other.title} ({other.year}) or Lamps (1987)."
+    rule = {"structured": False, "listed": 1, "retriever": "bm25"}
     for mode in ("free", "rag"):
-        rule = {"structured": False, "listed": 1, "retriever": "bm25"}
         reply, (request,) = said_once(mode, f"Is {asked_about.title} funny?", [said], **rule)
-        offered = reply.extra.get("offered_ids", [])
-        wanted = {other.item_id, *(one for one in offered if one == asked_about.item_id)}
+        wanted = {other.item_id} | {asked_about.item_id} & {*reply.extra.get("offered_ids", [])}
         assert {SAMPLE.items[item].item_id for item in reply.items} == wanted
         assert reply.hallucinated == ("Lamps",) and request.schema is None
 
@@ -178,17 +171,18 @@ def test_a_reply_recommends_at_most_what_is_allowed_and_enforced_titles_are_aske
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_number_that_was_not_shown_fails_the_session(mode):
-    world = with_model(lambda request: json.dumps({"recommended": ["99", 7], "reply": "x"}))
-    with pytest.raises(LLMError, match="breaks its schema"):
-        systems.create(f"{mode}:scripted", world, 7, 0).reply(1, WISH, {})
+    unknown = json.dumps({"recommended": ["99", 7], "reply": "x"})
+    refused("breaks its schema", said_once, mode, answers=lambda request: unknown, error=LLMError)
 
 
-def test_a_spec_names_mode_backend_and_model():
+def test_a_spec_names_mode_backend_and_model_and_a_bare_backend_is_worded():
     models = ("template", "ollama:a:b")
     specs = [f"{mode}:{model}" for mode in (*MODES, "agent", "worded") for model in models]
     assert systems.check(specs) == specs
     assert {systems.model_of(spec) for spec in specs} == {"template", "ollama:a:b"}
     assert systems.model_of("ollama:a:b") == "ollama:a:b" and systems.model_of("tracker") == ""
+    world = World(SAMPLE, GROUNDER, Pool(None), LLMSettings())
+    assert talk("worded:template", world=world).turns == talk("template", world=world).turns
 
 
 @pytest.mark.parametrize(("spec", "told"), [
@@ -198,53 +192,41 @@ def test_a_spec_names_mode_backend_and_model():
     ("free:template:x", "write it like template"),
 ])  # fmt: skip
 def test_a_spec_without_a_model_is_refused(spec, told):
-    with pytest.raises(InputError, match=told):
-        systems.check([spec])
+    refused(told, systems.check, [spec])
 
 
-def test_worded_is_what_a_bare_backend_is():
-    def dialogue(spec):
-        world = World(SAMPLE, GROUNDER, Pool(None), LLMSettings())
-        return talk(spec, world=world).turns
-
-    assert dialogue("worded:template") == dialogue("template")
+def on_offer(request, otherwise=()):
+    return request.schema["properties"]["recommended"]["items"].get("enum", otherwise)
 
 
 def first_film(request):
-    numbers = request.schema["properties"]["recommended"]["items"].get("enum", [SAMPLE.items[0].title])
-    return answer("This one, surely.", numbers[:1])
+    return answer("This one, surely.", on_offer(request, [SAMPLE.items[0].title])[:1])
 
 
 def random_films(request):
     draw = np.random.default_rng(request.seed)
-    known = request.schema["properties"]["recommended"]["items"].get("enum")
-    if known is None:
-        known = [SAMPLE.items[i].title for i in draw.choice(len(SAMPLE), 3).tolist()]
+    known = on_offer(request) or [SAMPLE.items[i].title for i in draw.choice(len(SAMPLE), 3).tolist()]
     return answer("Any of these.", list(dict.fromkeys(draw.choice(known, 3).tolist())))
 
 
 def copies_the_user(request):
-    numbers = request.schema["properties"]["recommended"]["items"].get("enum", [])
-    return answer(request.messages[-1].content.split("The user says:\n")[-1][:600], numbers[:3])
+    said = request.messages[-1].content.split("The user says:\n")[-1]
+    return answer(said[:600], on_offer(request)[:3])
 
 
 TRIVIAL = {"first": first_film, "random": random_films, "copy": copies_the_user}
 RETRIEVERS = ("bm25", "dense:hashing", "hybrid:hashing")
-SEARCHES = (*RETRIEVERS, "filter+dense:hashing")
-N_SESSIONS, N_TURNS = 30, 8
 
 
 def headline(spec, world):
-    dialogues = [talk(spec, session, N_TURNS, world) for session in range(N_SESSIONS)]
+    dialogues = [talk(spec, session, 8, world) for session in range(30)]
     scored = Scorer(GROUNDER, conventions.get("default")).score_many(dialogues)
-    names = ("normalised_gain", "found_at_3")
-    return tuple(float(np.nanmean([one.session[name] for one in scored])) for name in names)
+    return [np.nanmean([one.session[name] for one in scored]) for name in ("normalised_gain", "found_at_3")]
 
 
 @pytest.fixture(scope="module")
 def searches():
-    world = with_model([])
-    return {spec: headline(spec, world) for spec in SEARCHES}
+    return {spec: headline(spec, with_model([])) for spec in (*RETRIEVERS, "filter+dense:hashing")}
 
 
 @pytest.mark.parametrize("name", TRIVIAL)
@@ -268,7 +250,7 @@ def test_in_rag_it_finds_less_than_any_search(retriever, name, searches):
 
 
 @pytest.mark.parametrize("mode", ["worded", *MODES])
-def test_a_copied_prompt_is_asked_for_once_more_with_nothing_to_copy_and_then_logged(mode):
+def test_a_copied_prompt_is_asked_for_once_more_then_logged_and_the_form_is_a_filled_example(mode):
     copied = answer("One film. Choose movies that have everything the user wants now.")
     world = with_model([copied, answer("Fine."), copied, copied])
     system = systems.create(f"{mode}:scripted", world, 7, 0)
@@ -280,10 +262,6 @@ def test_a_copied_prompt_is_asked_for_once_more_with_nothing_to_copy_and_then_lo
     for one, again in zip(asked(world)[::2], asked(world)[1::2], strict=True):
         assert one.messages[1:] == again.messages[1:]
         assert mode == "agent" or not modes.copied_prompt(again.messages[0].content)
-
-
-@pytest.mark.parametrize("mode", ["worded", *MODES])
-def test_the_form_is_a_filled_example_that_fits_the_schema_and_the_described_one_is_kept(mode):
     _, (request,) = said_once(mode, answers=[answer("Fine.")])
     example = json.loads(request.messages[0].content.splitlines()[-1])
     assert set(request.schema["required"]) <= set(example) <= set(request.schema["properties"])
@@ -302,7 +280,6 @@ def test_calls_kept_with_the_described_form_replay(mode, tmp_path, monkeypatch):
         "voices": "A", "llm": {**SMALL_MODEL, "form": "described"},
     }  # fmt: skip
     sample.simulated(run="kept", **asked)
-    (talk,) = simulate.dialogues("kept")
-    assert len(talk.pairs()) == 8
-    with pytest.raises(RunError, match="not recorded"):
-        sample.simulated(run="new", **asked | {"llm": {**SMALL_MODEL, "max_failed": 0}})
+    assert [len(talk.pairs()) for talk in simulate.dialogues("kept")] == [8]
+    asked["llm"] = {**SMALL_MODEL, "max_failed": 0}
+    refused("not recorded", sample.simulated, error=RunError, run="new", **asked)

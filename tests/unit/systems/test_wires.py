@@ -33,8 +33,7 @@ class Other(Served):
 
     def __init__(self, serve, faults=()):
         self.serve, self.faults, self.seen, self.tries, self.failed = serve, dict(faults), [], {}, 0
-        self.keys = set()
-        self.lock = threading.Lock()
+        self.keys, self.lock = set(), threading.Lock()
         super().__init__(_Handler, other=self)
 
     def fault(self, raw):
@@ -70,7 +69,6 @@ class _Handler(Answering):
 
 
 def assistant(path, value, cookie):
-    """An OpenAI-style assistant that repeats the last message."""
     said = {"role": "assistant", "content": f"You said: {value['messages'][-1]['content']}"}
     return 200, {"id": "1", "object": "chat.completion", "choices": [{"index": 0, "message": said}]}, None
 
@@ -85,19 +83,12 @@ def ievalm(path, value, cookie):
 
 def conversation(programs, spec, number, turns):
     """The answers of a conversation, the whole of it sent at every turn."""
-    talk, heard = [], []
+    talk = []
     for turn in range(1, turns + 1):
         talk.append((USER, f"{number}, {turn}"))
         answer = programs.ask(spec, contract.request(f"{number:05d}", turn, 3, "sample", talk))
         talk.append((SYSTEM, answer.reply))
-        heard.append(answer.reply)
-    return heard
-
-
-def said_by(kind, serve, text="A comedy, please."):
-    with Other(serve) as server, FAST() as programs:
-        world = World(SAMPLE, GROUNDER, llm=LLMSettings(), programs=programs)
-        return systems.create(f"{kind}:{server.url}", world, 7, 0).reply(1, text, {})
+    return [text for _, text in talk[1::2]]
 
 
 @pytest.mark.parametrize(("kind", "serve"), [("openai-chat", assistant), ("ievalm", ievalm)])
@@ -125,8 +116,7 @@ def test_each_protocol_sends_the_conversation_in_its_own_form():
             conversation(programs, spec, number, turns)
     context = ["1, 1", "You said: 1, 1", "1, 2", "You said: 1, 2"]
     assert server.seen[2][1] == {"context": context, "message": "1, 3"}
-    cookies = [cookie for _, _, cookie in server.seen]
-    assert cookies == [None, "session=1", "session=2"] * 2 + [None]
+    assert [cookie for *_, cookie in server.seen] == [None, "session=1", "session=2"] * 2 + [None]
 
 
 def test_a_key_and_a_model_go_to_the_assistant_alone(monkeypatch):
@@ -141,15 +131,19 @@ def test_a_key_and_a_model_go_to_the_assistant_alone(monkeypatch):
 
 
 def test_the_items_of_ievalm_are_mapped_by_title_and_the_unmapped_counted():
-    def serve(path, value, cookie):
-        items = "1: Metropolis (1927)\n2: M\n3: The Lantern Keeper (1957)\n"
-        return 200, {"response": f"I would recommend the following items: {items}"}, None
-
-    reply = said_by("ievalm", serve)
-    assert [SAMPLE.items[item].title for item in reply.items] == ["Metropolis", "M"]
-    assert reply.hallucinated == ("The Lantern Keeper (1957)",)
-    plain = said_by("ievalm", lambda *_: (200, {"response": "Have you seen Metropolis (1927)?"}, None))
-    assert [SAMPLE.items[item].title for item in plain.items] == ["Metropolis"] and plain.hallucinated == ()
+    items = "1: Metropolis (1927)\n2: M\n3: The Lantern Keeper (1957)\n"
+    for said, titles, unmapped in (
+        (
+            f"I would recommend the following items: {items}",
+            ["Metropolis", "M"],
+            ("The Lantern Keeper (1957)",),
+        ),
+        ("Have you seen Metropolis (1927)?", ["Metropolis"], ()),
+    ):
+        with Other(lambda *_, said=said: (200, {"response": said}, None)) as server, FAST() as programs:
+            world = World(SAMPLE, GROUNDER, llm=LLMSettings(), programs=programs)
+            reply = systems.create(f"ievalm:{server.url}", world, 7, 0).reply(1, "A comedy, please.", {})
+        assert ([SAMPLE.items[item].title for item in reply.items], reply.hallucinated) == (titles, unmapped)
 
 
 @pytest.mark.parametrize(("value", "told"), [

@@ -17,7 +17,6 @@ GROUNDED = ["--convention", "thesis_grounded", "--extractor", "llm"]
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    """Dialogues of two systems, two sessions each."""
     folder = tmp_path_factory.mktemp("asked")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CRS_RESULTS", str(folder))
@@ -58,20 +57,16 @@ def test_every_call_is_on_record_and_asked_once(log, server, tmp_path, way, caps
     assert score(log, tmp_path, way, "--llm-settings", '{"num_ctx": 4096, "slots": 3}') == 0
     calls = rows(tmp_path, "llm_calls.jsonl")
     assert len(calls) == server.chats > 0
-    assert {(call["role"], call["model"], call["error"]) for call in calls} == {
-        ("topics", "ollama:t:1", None)
-    }
-    assert {call["options"]["num_ctx"] for call in calls} == {4096}
-    assert {call["options"]["temperature"] for call in calls} == {0}
+    asked = {"role": "topics", "model": "ollama:t:1", "error": None}
+    assert all(asked.items() <= call.items() for call in calls)
+    assert {(call["options"]["num_ctx"], call["options"]["temperature"]) for call in calls} == {(4096, 0)}
     assert "topics ollama:t:1" in " ".join(capsys.readouterr().out.split())
     for row in rows(tmp_path):
         assert f"weights of ollama:t:1 {'a' * 16}" in row["input_hash"]
         assert json.loads(row["weights"])["llm"] == {"num_ctx": 4096, "num_predict": 400, "think": None}
-    first = tables(tmp_path)
-    before = server.chats
+    first, before = tables(tmp_path), server.chats
     assert score(log, tmp_path, way, "--llm-settings", '{"num_ctx": 4096}') == 0
-    assert server.chats == before
-    assert tables(tmp_path) == first
+    assert (tables(tmp_path), server.chats) == (first, before)
 
 
 def test_what_is_missing_is_said_before_anything_is_asked(log, server, tmp_path, capsys):
@@ -81,8 +76,7 @@ def test_what_is_missing_is_said_before_anything_is_asked(log, server, tmp_path,
     server.context = 4096
     assert score(log, tmp_path / "out") == 2
     assert "num_ctx asks for 8192" in capsys.readouterr().err
-    assert server.chats == 0
-    assert not (tmp_path / "out").exists()
+    assert server.chats == 0 and not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
@@ -94,10 +88,9 @@ def test_a_server_that_goes_away_costs_no_answer(log, server, tmp_path, capsys):
     assert "could not be asked" in (told := capsys.readouterr().err)
     assert "start the same command again" in told
     assert not (tmp_path / "cut" / "results.jsonl").exists()
-    calls = rows(tmp_path / "cut", "llm_calls.jsonl")
-    assert [call["error"] for call in calls if call["error"]] == ["refused"]
-    answered = len(calls) - 1
-    assert answered >= 2
+    calls = [call["error"] for call in rows(tmp_path / "cut", "llm_calls.jsonl")]
+    answered = calls.count(None)
+    assert answered >= 2 and sorted(calls, key=bool) == [None] * answered + ["refused"]
     before = server.chats
     assert score(log, tmp_path / "cut") == 0
     assert server.chats - before == whole - answered
@@ -109,21 +102,17 @@ def test_a_server_that_goes_away_costs_no_answer(log, server, tmp_path, capsys):
 def test_a_text_without_an_answer_leaves_one_session_without_scores(log, server, tmp_path, way, capsys):
     assert score(log, tmp_path / "whole", way) == 0
     capsys.readouterr()
-    first = json.loads(log.read_text().splitlines()[0])
-    (stubborn,) = [turn["text"] for turn in first["conversation"] if turn["speaker"] == "SYSTEM"][1:2]
-    server.answer = lambda prompt, schema, seed: (
-        "rubbish" if stubborn in prompt else answer(prompt, schema, seed)
-    )
+    talk = json.loads(log.read_text().splitlines()[0])
+    stubborn = [turn["text"] for turn in talk["conversation"] if turn["speaker"] == "SYSTEM"][1]
+    server.answer = lambda prompt, *more: "rubbish" if stubborn in prompt else answer(prompt, *more)
     out = tmp_path / "out"
     assert score(log, out, way) == 0
     told = capsys.readouterr().out
-    assert f"sessions without scores: 1; the first is {first['session_id']} of {first['model_name']}" in told
-    found, whole = rows(out), rows(tmp_path / "whole")
-    sessions, wanted = ([(row["model"], row["session_id"]) for row in made] for made in (found, whole))
-    assert sessions == wanted
-    assert "gave no usable answer" in found[0]["detail"]["failed"]
-    assert found[0]["topic_recovery_rate"] is None and found[0]["cross_coherence"] is None
-    assert found[1:] == whole[1:]
+    assert f"sessions without scores: 1; the first is {talk['session_id']} of {talk['model_name']}" in told
+    (lost, *found), (first, *whole) = rows(out), rows(tmp_path / "whole")
+    assert found == whole and (lost["model"], lost["session_id"]) == (first["model"], first["session_id"])
+    assert "gave no usable answer" in lost["detail"]["failed"]
+    assert lost["topic_recovery_rate"] is lost["cross_coherence"] is None
     before = server.chats
     assert score(log, out, way) == 0  # asked again: one text, under three seeds
     assert server.chats - before == 3

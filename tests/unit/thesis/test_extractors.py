@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from crs_lib.catalog import sources
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import RunError
 from crs_lib.llm import LLM
 from crs_lib.metrics.similarity import EmbeddingSpace, TfidfSpace, cosines, read_vocabulary
 from crs_lib.thesis import extractors
 from crs_lib.thesis.catalog import ThesisCatalog, normalise, plot_keywords
 from crs_lib.thesis.extractors import EXTRACTORS, ConceptSpace, ExtractorInputs, _SubstringMatcher
+from tests.helpers import refused
 
 VALUES = {
     "genre": ["drama", "reference", "ex", "science", "horror"],
@@ -53,14 +54,10 @@ def found(name, text):
 @pytest.mark.parametrize("name", EXTRACTORS.names())
 def test_every_extractor_keeps_the_contract(name):
     extractor = made(name)
-    texts = [
-        "A horror film with Maya Lind, 1999.", "", "   ", "nothing here",
-        "A horror film with Maya Lind, 1999.",
-    ]  # fmt: skip
-    sets = extractor.sets(texts)
+    texts = ["A horror film with Maya Lind, 1999.", "", "   ", "nothing here"]
+    sets = extractor.sets([*texts, texts[0]])
     assert isinstance(extractor.embedder, str)
-    assert len(sets) == len(texts) and sets[0] == sets[4]
-    assert sets[1] == sets[2] == frozenset()
+    assert len(sets) == 5 and sets.pop() == sets[0] and sets[1] == sets[2] == frozenset()
     assert all(0 <= code < len(extractor.space.value) for codes in sets for code in codes)
     assert extractor.sets(list(reversed(texts))) == list(reversed(sets)) and extractor.sets([]) == []
     assert "actor=maya lind" in extractor.space.keys(sets[0])
@@ -79,21 +76,17 @@ def test_only_substrings_look_inside_words(concept, text):
     assert concept not in found("rules", text)
 
 
-def test_the_default_over_the_sample_finds_nothing_inside_words():
+def test_the_default_finds_nothing_inside_words_and_rules_fuzzy_and_hybrid_by_hand():
     catalog = sources.load("sample")
     extractor = extractors.create("words", ExtractorInputs(ConceptSpace.of(catalog), catalog))
     assert extractor.sets([text for _, text in IN_WORD]) == [frozenset()] * len(IN_WORD)
-
-
-def test_rules_fuzzy_and_hybrid_by_hand_and_years_as_the_thesis_read_them():
     assert found("rules", "from 1999 or 975") == {"year=1999"}  # years of two centuries only
     assert found("substring", "from 1999 or 975") == {"year=1999", "year=975"}
     # fuzzy, "mayaa": 2·4/(4+5) = 0.889 ≥ 0.88; "maia": 2·3/8 = 0.75 < 0.88
     assert "actor=maya lind" in found("fuzzy", "with mayaa lind")
     assert "actor=maya lind" not in found("fuzzy", "with maia lind")
     # hybrid asks the next only for fields that are empty
-    both = found("hybrid", "drama with mayaa lind")
-    assert {"genre=drama", "actor=maya lind"} <= both
+    assert {"genre=drama", "actor=maya lind"} <= found("hybrid", "drama with mayaa lind")
     assert "actor=brian johnson" not in found("hybrid", "a film by Rian Johnson with Maya Lind")
     years = ("1850", "1750", "2001")
     wide = ConceptSpace(("year",) * 3, years, np.ones(3, dtype=np.int64), 3, years)
@@ -122,24 +115,18 @@ def test_embed_equals_the_textbook_computation():
 
 def test_llm_takes_known_names_only_and_needs_a_model():
     assert found("llm", "I adore Maya!") == {"actor=maya lind"}
-    with pytest.raises(InputError, match="did you mean 'substring'"):
-        extractors.create("substrings", ExtractorInputs(space()))
-    with pytest.raises(InputError, match="needs a model"):
-        extractors.create("llm", ExtractorInputs(space()))
-    model = LLM("scripted", answers=lambda _: "no JSON")
-    broken = extractors.create("llm", ExtractorInputs(space(), None, model))
-    with pytest.raises(RunError, match="gave no usable answer"):
-        broken.sets(["hello there"])
+    refused("did you mean 'substring'", extractors.create, "substrings", ExtractorInputs(space()))
+    refused("needs a model", extractors.create, "llm", ExtractorInputs(space()))
+    broken = extractors.create("llm", ExtractorInputs(space(), None, LLM("scripted", answers=lambda _: "{")))
+    refused("gave no usable answer", broken.sets, ["hello there"], error=RunError)
 
 
 TEXTS = st.text(alphabet="abcer éß.ıΩ𝔄\n\x00", max_size=60)
+PATTERNS = st.text(alphabet="abcer éß𝔄", min_size=1, max_size=19) | st.text("ab", min_size=1)
 
 
 @settings(max_examples=200, deadline=None)
-@given(
-    st.lists(TEXTS, max_size=5),
-    st.lists(st.text(alphabet="abcer éß𝔄", min_size=1, max_size=19) | st.text("ab", min_size=1), max_size=12),
-)
+@given(st.lists(TEXTS, max_size=5), st.lists(PATTERNS, max_size=12))
 def test_the_matcher_equals_a_loop_of_in_tests(texts, patterns):
     found = _SubstringMatcher(patterns).find(texts)
     assert found == [{i for i, pattern in enumerate(patterns) if pattern in text} for text in texts]
@@ -204,7 +191,7 @@ def test_values_are_compared_in_the_thesis_s_form(field, given, expected):
     assert normalise(field, given) == expected
 
 
-def test_the_index_repeats_films_and_counts_distinct_ones():
+def test_the_index_repeats_films_counts_distinct_ones_and_unusable_catalogues_are_errors(tmp_path):
     catalog = ThesisCatalog(RECORDS)
     assert catalog.index["genre"]["action"] == [0, 0, 1]
     assert catalog.index["actor"]["maya lind"] == [0, 1, 1]
@@ -213,6 +200,10 @@ def test_the_index_repeats_films_and_counts_distinct_ones():
     assert catalog.space.idf[action] == pytest.approx(np.log(4 / 3) + 1)
     # a label that was normalised never meets its own wish
     assert crime not in catalog.raw_codes[1] and action in catalog.raw_codes[1]
+    (tmp_path / "empty.json").write_text("{}")
+    refused("json", ThesisCatalog.load, tmp_path / "empty.json")
+    refused("json", ThesisCatalog.load, tmp_path / "missing.json")
+    assert len(ThesisCatalog.load("sample")) > 700
 
 
 @pytest.mark.parametrize(("constraints", "films", "how"), [
@@ -225,14 +216,6 @@ def test_the_index_repeats_films_and_counts_distinct_ones():
 def test_retrieval_says_how_it_came_to_its_films(constraints, films, how):
     assert ThesisCatalog(RECORDS).candidates(constraints) == (frozenset(films), how)
     assert plot_keywords("The story: what COLD, cold seas!") == ["cold", "seas"]
-
-
-def test_catalogues_that_cannot_be_used_are_errors(tmp_path):
-    (tmp_path / "empty.json").write_text("{}")
-    for wrong in ("empty.json", "missing.json"):
-        with pytest.raises(InputError, match="json"):
-            ThesisCatalog.load(tmp_path / wrong)
-    assert len(ThesisCatalog.load("sample")) > 700
 
 
 DOCUMENTS = ["A quiet love story", "the quiet sea", "Sea, love and SEA", "storm over the sea", ""]
@@ -250,22 +233,15 @@ def test_the_sentence_space_equals_scikit_learn(vocabulary):
     np.testing.assert_allclose(pairs, [dense[0] @ dense[4], dense[0] @ dense[0], 0.0], atol=1e-12)
 
 
-def test_a_vocabulary_is_stable_and_its_file_holds_distinct_terms(tmp_path):
+def test_a_vocabulary_is_stable_its_file_holds_distinct_terms_and_embeddings_state_themselves(tmp_path):
     """sea 4×; then quiet, love 2× each: love before quiet; the others once, none of them among three."""
     assert TfidfSpace(DOCUMENTS, max_features=3).vocabulary == ("love", "quiet", "sea")
     path = tmp_path / "terms.txt"
     path.write_text("sea\nsea love\n")
     assert read_vocabulary(path) == ["sea", "sea love"]
     path.write_text("sea\nsea\n")
-    with pytest.raises(InputError, match="distinct"):
-        read_vocabulary(path)
-    with pytest.raises(InputError, match="no word"):
-        TfidfSpace(["", "the"])
-
-
-def test_sentence_embeddings_state_themselves():
+    refused("distinct", read_vocabulary, path)
+    refused("no word", TfidfSpace, ["", "the"])
     space = EmbeddingSpace("hashing")
-    assert space.name == "hashing"
-    rows = space.rows(["quiet sea", "quiet sea", "storm"])
-    same, other = cosines(rows, [0, 0], [1, 2])
-    assert same == pytest.approx(1, abs=1e-6) and other < 0.9
+    same, other = cosines(space.rows(["quiet sea", "quiet sea", "storm"]), [0, 0], [1, 2])
+    assert space.name == "hashing" and same == pytest.approx(1, abs=1e-6) and other < 0.9

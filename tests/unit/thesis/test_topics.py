@@ -2,7 +2,6 @@
 
 import importlib.util
 import itertools
-import json
 import re
 
 import numpy as np
@@ -22,14 +21,14 @@ from crs_lib.metrics.similarity import TfidfSpace
 from crs_lib.thesis import replay, topics
 from crs_lib.thesis.legacy import LegacyScorer
 from crs_lib.thesis.topics import STEMS, _heuristic, _lemma, _singular, _tokens, admitted
+from tests.helpers import refused
 from tests.helpers.thesis_data import choice, external, folder
 
 
 @pytest.mark.parametrize(("text", "expected"), [
     ("The sci-fi film's end.", ["the", "film", "end"]), ("I couldn't, don't and won't", ["could", "and"]),
     ('and/or end.The (great) "plot": new--old', ["great", "plot", "new", "old"]),
-    ("wait... what?! R2D2, 1999; a to of", ["wait", "what"]), ("Amélie's café", ["amélie", "café"]),
-    ("", []),
+    ("wait... what?! R2D2, 1999; a to of", ["wait", "what"]), ("Amélie's café", ["amélie", "café"]), ("", []),
 ])  # fmt: skip
 def test_tokens_are_cut_as_a_treebank_tokeniser_cuts(text, expected):
     assert _tokens(text) == expected
@@ -37,12 +36,13 @@ def test_tokens_are_cut_as_a_treebank_tokeniser_cuts(text, expected):
 
 @pytest.mark.slow
 def test_plurals_go_to_the_singular_that_is_known():
-    known = {"wolf", "story", "leaf", "leave", "man", "glass", "becomes", "star", "child", "hero", "wife"}
-    words = ("wolves", "stories", "leaves", "men", "glass", "becomes", "stars", "unknowns", "children", "heroes",
-             "wives")  # fmt: skip
-    assert [_lemma(word, known) for word in words] == [
-        "wolf", "story", "leaf", "man", "glass", "becomes", "star", "unknowns", "child", "hero", "wife",
-    ]  # fmt: skip
+    singular = {
+        "wolves": "wolf", "stories": "story", "leaves": "leaf", "men": "man", "glass": "glass",
+        "stars": "star", "becomes": "becomes", "children": "child", "heroes": "hero", "wives": "wife",
+    }  # fmt: skip
+    known = {*singular.values(), "leave"}
+    assert {word: _lemma(word, known) for word in singular} == singular
+    assert _lemma("unknowns", known) == "unknowns"
     assert _singular("stars", {"star", "stars"}) == "star"
 
 
@@ -56,21 +56,18 @@ def test_the_filter_and_the_heuristic_by_hand():
 
 
 def plain_heuristic(text):
-    """The second opinion: one text, word by word."""
     score: dict[str, int] = {}
     for word in re.sub("[^a-z0-9 -]", " ", text.lower()).split():
         stem = STEMS.search(word)
-        worth = (
-            1 + 2 * any(hint in word for hint in topics._hints()) + 2 * bool(stem and stem.group() != "futur")
-        )
+        hinted, stemmed = any(hint in word for hint in topics._hints()), stem and stem.group() != "futur"
+        worth = 1 + 2 * hinted + 2 * bool(stemmed)
         if word not in topics.function_words() | prompts.vocabulary("thesis", "short words"):
             score[word] = score.get(word, 0) + worth
     return tuple(sorted(score, key=lambda word: -score[word])[:5])
 
 
-WORDS = st.sampled_from(
-    "the of Sea sea ghost GHOSTLY sci-fi future dark love x İ Ⅸ é \x00 -- 7 in-love".split(" ")
-)
+SAID = "the of Sea sea ghost GHOSTLY sci-fi future dark love x İ Ⅸ é \x00 -- 7 in-love".split(" ")
+WORDS = st.sampled_from(SAID)
 
 
 @given(st.lists(st.lists(WORDS, max_size=14).map(" ".join), max_size=4))
@@ -129,26 +126,29 @@ def test_a_model_is_stored_and_read_back(tmp_path):
     again = topics.TopicModel.load(tmp_path)
     assert again.words == model.words and again.document_frequency == model.document_frequency
     np.testing.assert_array_equal(again.beta, model.beta)
-    with pytest.raises(InputError, match="train one"):
-        topics.TopicModel.load(tmp_path / "none")
-    with pytest.raises(InputError, match="shape"):
-        topics.TopicModel(["a"], np.zeros((2, 3), np.float32), [1])
+    refused("train one", topics.TopicModel.load, tmp_path / "none")
+    refused("shape", topics.TopicModel, ["a"], np.zeros((2, 3), np.float32), [1])
     for odd in (np.nan, np.inf, -1):
         with pytest.raises(InputError, match="holds NaN, infinite or negative"):
             topics.TopicModel(["a"], np.array([[0.5], [odd]], np.float32), [1])
 
 
-def test_a_mirrors_model_is_found_unnamed_and_without_any_the_error_names_what_helps(tmp_path, monkeypatch):
+def test_a_mirrors_model_is_found_and_without_any_the_heuristic_when_asked(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("CRS_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("CRS_MIRROR", str(tmp_path / "mirror"))
     helps = r"exp_elog_beta\.npy and dictionary\.tsv.*crs_lib catalog topics --catalog.*CRS_MIRROR.*topics heuristic"
-    with pytest.raises(InputError, match=helps):
-        topics.create("lda")
+    refused(helps, topics.create, "lda")
     small_model().save(tmp_path / "mirror" / "thesis" / "lda")
     assert topics.create("lda").name == topics.create("lda", model=tmp_path / "mirror/thesis/lda").name
     trained = tmp_path / "data" / "processed" / "models" / "topics"
     small_model().save(trained)
     assert topics._default_model() == trained  # one trained here comes first
+    monkeypatch.delenv("CRS_MIRROR", raising=False)
+    monkeypatch.setattr(topics, "trained_model", lambda: tmp_path / "none")
+    found = topics.create("lda_or_heuristic")
+    assert found.name == "heuristic (no topic model is here)" and "no topic model" in capsys.readouterr().err
+    assert found.topics(["a lovely comedy"]) == topics.create("heuristic").topics(["a lovely comedy"])
+    refused("no topic model", topics.create, "lda")
 
 
 @pytest.mark.slow
@@ -160,18 +160,16 @@ def test_training_finds_the_two_themes_and_is_reproducible():
     assert any({"ghost", "castle"} <= theme for theme in themes)
     again = topics.train(plots, n_topics=2, passes=10, seed=1)
     np.testing.assert_array_equal(again.beta, model.beta)
-    with pytest.raises(InputError, match="too few"):
-        topics.train(["one plot"], n_topics=2)
+    refused("too few", topics.train, ["one plot"], n_topics=2)
 
 
 @pytest.mark.parametrize("name", [n for n in topics.TOPICS.names() if n != "lda_replayed"])  # test_replay.py
 def test_every_topic_extractor_keeps_the_contract(name, tmp_path):
-    def answer(request):
-        return json.dumps({"topics": ["love story"] if "love" in request.messages[-1].content else []})
-
     small_model().save(tmp_path)
     options = {one: {"model": tmp_path} for one in ("lda", "lda_or_heuristic")}
-    options |= {"llm": {"llm": LLM("scripted", answers=answer)}}
+    topic = {True: '{"topics": ["love story"]}', False: '{"topics": []}'}
+    loving = LLM("scripted", answers=lambda request: topic["love" in request.messages[-1].content])
+    options |= {"llm": {"llm": loving}}
     extractor = topics.create(name, **options.get(name, {}))
     texts = ["a love story wordaa", "", "wordab wordab", "a love story wordaa"]
     found = extractor.topics(texts)
@@ -186,23 +184,11 @@ def test_every_topic_extractor_keeps_the_contract(name, tmp_path):
     ("heuristic", {"model": "here"}, "takes no topic model"), ("llm", {}, "needs a model"),
 ])  # fmt: skip
 def test_topic_extractors_refuse_what_they_cannot_use(name, options, message):
-    with pytest.raises(InputError, match=message):
-        topics.create(name, **options)
-
-
-def test_a_missing_model_falls_back_to_the_heuristic_only_when_asked(tmp_path, monkeypatch, capsys):
-    monkeypatch.delenv("CRS_MIRROR", raising=False)
-    monkeypatch.setattr(topics, "trained_model", lambda: tmp_path / "none")
-    found = topics.create("lda_or_heuristic")
-    assert found.name == "heuristic (no topic model is here)" and "no topic model" in capsys.readouterr().err
-    assert found.topics(["a lovely comedy"]) == topics.create("heuristic").topics(["a lovely comedy"])
-    with pytest.raises(InputError, match="no topic model"):
-        topics.create("lda")
+    refused(message, topics.create, name, **options)
 
 
 @pytest.fixture
 def nouns(tmp_path, monkeypatch):
-    """WordNet with nine nouns."""
     names = ("use", "us", "dog", "boss", "man", "story", "child", "mouse", "leaf")
     lines = ["  1 This line is the head of the file", *(f"{name} n 1 0 1 0 00000001" for name in names)]
     (tmp_path / "index.noun").write_text("\n".join(lines), encoding="utf-8")
@@ -211,21 +197,14 @@ def nouns(tmp_path, monkeypatch):
     return replay._wordnet()
 
 
-def test_lemmas_are_wordnets_and_another_topic_model_cannot_be_replayed(nouns, tmp_path):
+def test_lemmas_are_wordnets_and_another_topic_model_or_no_wordnet_is_said(nouns, tmp_path, monkeypatch):
     lemma = replay._noun_lemmas(nouns)
-    words = ["dogs", "uses", "men", "stories", "children", "mice", "boss", "survives", "leaves", "dog"]
-    assert [lemma(word) for word in words] == [
-        "dog", "us", "man", "story", "child", "mouse", "boss", "survives", "leaf", "dog",
-    ]  # fmt: skip
+    words = "dogs uses men stories children mice boss survives leaves dog"
+    assert " ".join(map(lemma, words.split())) == "dog us man story child mouse boss survives leaf dog"
     small_model().save(tmp_path / "lda")
-    with pytest.raises(InputError, match="thesis's own topic model"):
-        replay.ReplayedLda(tmp_path / "lda")
-
-
-def test_a_missing_wordnet_is_said_with_the_way_to_get_it(tmp_path, monkeypatch):
+    refused("thesis's own topic model", replay.ReplayedLda, tmp_path / "lda")
     monkeypatch.setenv("WNSEARCHDIR", str(tmp_path / "none"))
-    with pytest.raises(InputError, match=r"no WordNet \(index\.noun and noun\.exc\).*wordnet-base"):
-        replay._wordnet()
+    refused(r"no WordNet \(index\.noun and noun\.exc\).*wordnet-base", replay._wordnet)
 
 
 class Words:
@@ -248,9 +227,7 @@ REPLAY_WORDS = ("love", "ghost", "space", "fear")
 
 
 def dialogue(number):
-    texts = [
-        "love", "ghost love", "ghost ghost", "space", "fear space", "love fear", "the", "space love ghost",
-    ]  # fmt: skip
+    texts = "love|ghost love|ghost ghost|space|fear space|love fear|the|space love ghost".split("|")
     said = (texts[(number * 3 + place * (place + number)) % len(texts)] for place in range(12))
     turns = [Turn((USER, SYSTEM)[place % 2], text) for place, text in enumerate(said)]
     return Dialogue(f"{number:05d}", "a", turns)
@@ -276,10 +253,8 @@ def test_every_number_of_the_first_sessions_is_the_originals():
     except InputError as error:
         pytest.skip(str(error))
     place = folder()
-    files = {
-        "topic_model": str(place / "lda"),
-        "vocabulary": str(place / "reference" / "tfidf_vocabulary_4096.txt"),
-    }
+    words = str(place / "reference" / "tfidf_vocabulary_4096.txt")
+    files = {"topic_model": str(place / "lda"), "vocabulary": words}
     ready = choice("thesis_legacy(topics=lda_replayed)", **files).make()
     first = list(itertools.islice(logs.read(place / "logs_20turns" / "gemma-2b.jsonl.gz"), 150))
     ours = pd.DataFrame([scores.session for scores in ready.scorer.score_many(first)])

@@ -11,13 +11,14 @@ from scipy import stats
 
 from crs_lib.__main__ import main
 from crs_lib.core import paths
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import RunError
 from crs_lib.metrics import base
 from crs_lib.metrics.records import Scores
 from crs_lib.systems import base as systems
 from crs_lib.systems.gamed import Tricks, read
 from crs_lib.validity import gate, redteam
 from crs_lib.validity.gate import Protocol
+from tests.helpers import refused
 
 
 def frame(**systems_):
@@ -41,15 +42,13 @@ def outcome(tmp_path, demands, table):
 
 
 CLING, NONE = [0.3, 0.5, 0.4, 0.6, 0.4], [0.0, 0.01, -0.01, 0.0, 0.01]
+NEAR = {"a": "oracle", "relation": "near", "value": 0.0, "margin": 0.03}
+BEYOND = {"a": "sticky", "relation": "beyond", "value": 0.1}
 
 
 def test_each_demand_is_one_test_and_the_demands_of_a_metric_are_adjusted_together(tmp_path):
-    demands = [
-        {"a": "oracle", "relation": "above", "b": "sticky"},  # a cost: lower is better
-        {"a": "oracle", "relation": "near", "value": 0.0, "margin": 0.03},
-        {"a": "sticky", "relation": "beyond", "value": 0.1},
-        {"relation": "undefined"},
-    ]
+    above = {"a": "oracle", "relation": "above", "b": "sticky"}  # a cost: lower is better
+    demands = [above, NEAR, BEYOND, {"relation": "undefined"}]
     found = outcome(tmp_path, demands, frame(oracle=NONE, sticky=CLING, random=NONE))
     assert found["verdict"].tolist() == ["pass"] * 4
     difference = np.array(CLING) - np.array(NONE)
@@ -63,30 +62,21 @@ def test_each_demand_is_one_test_and_the_demands_of_a_metric_are_adjusted_togeth
     assert found["protocol"].nunique() == 1 and len(found["protocol"][0]) == 64
 
 
-def test_what_does_not_hold_fails(tmp_path):
-    demands = [
-        {"a": "sticky", "relation": "above", "b": "oracle"},
-        {"a": "sticky", "relation": "near", "value": 0.0, "margin": 0.03},
-        {"a": "oracle", "relation": "not_below", "b": "random", "margin": 0.02},
-    ]
+def test_what_does_not_hold_fails_and_what_cannot_be_tested_is_decided_by_rule(tmp_path):
+    not_below = {"a": "oracle", "relation": "not_below", "b": "random", "margin": 0.02}
+    demands = [{"a": "sticky", "relation": "above", "b": "oracle"}, NEAR | {"a": "sticky"}, not_below]
     found = outcome(tmp_path, demands, frame(oracle=NONE, sticky=CLING, random=NONE))
     assert found["verdict"].tolist() == ["fail", "fail", "pass"]
     board = gate.board(found)
     assert board[["held", "asked"]].to_numpy().tolist() == [[1, 3]]
-
-
-def test_what_cannot_be_tested_is_decided_by_rule(tmp_path):
     table = frame(oracle=NONE).assign(history_cost=0.0)
     assert outcome(tmp_path, [{"relation": "undefined"}], table)["verdict"].tolist() == ["fail"]
-    demands = [{"a": "oracle", "relation": "near", "value": 0.0, "margin": 0.03},
-               {"a": "sticky", "relation": "beyond", "value": 0.5}]  # fmt: skip
-    found = outcome(tmp_path, demands, frame(oracle=[0.0] * 3, sticky=[0.5] * 3))
+    found = outcome(tmp_path, [NEAR, BEYOND | {"value": 0.5}], frame(oracle=[0.0] * 3, sticky=[0.5] * 3))
     assert found["p"].tolist() == [0, 1]
-    near = {"a": "oracle", "relation": "near", "value": 0, "margin": 1}
-    assert outcome(tmp_path, [near], frame(oracle=[0.0]))["verdict"].tolist() == ["fail"]
+    assert outcome(tmp_path, [NEAR | {"margin": 1}], frame(oracle=[0.0]))["verdict"].tolist() == ["fail"]
 
 
-def test_the_protocol_of_the_package_names_what_exists():
+def test_the_protocol_of_the_package_names_what_exists_and_marks_are_those_of_its_confirmation():
     own = Protocol.read()
     assert systems.check(own.content["systems"]) == own.content["systems"]
     assert own.seeds("development") == [1, 2]
@@ -95,10 +85,7 @@ def test_the_protocol_of_the_package_names_what_exists():
     assert len({(one.metric, one.text) for one in own.demands}) == len(own.demands)
     voices = [own.batch(part, own.seeds(part)[0], "x", "sample", 1).voices for part in own.content["seeds"]]
     assert voices == ["development", "confirmation"]
-
-
-def test_the_marks_of_all_tables_are_those_of_the_confirmation():
-    """One list: what a metric of the protocol declares is what its confirmation found."""
+    # One list: what a metric of the protocol declares is what its confirmation found.
     own = Protocol.read()
     held = own.verdicts()
     assert set(held) == own.metrics
@@ -106,7 +93,7 @@ def test_the_marks_of_all_tables_are_those_of_the_confirmation():
 
 
 def test_a_metric_of_the_protocol_has_its_verdict_and_no_other(tmp_path, monkeypatch):
-    outcome(tmp_path, [{"a": "sticky", "relation": "beyond", "value": 0.1}], frame(sticky=CLING))
+    outcome(tmp_path, [BEYOND], frame(sticky=CLING))
     own = Protocol.read(tmp_path / "gate.yaml")
     monkeypatch.setattr(Protocol, "read", lambda: own)
     assert gate.verdicts().empty  # not confirmed yet
@@ -118,9 +105,9 @@ def test_a_metric_of_the_protocol_has_its_verdict_and_no_other(tmp_path, monkeyp
 
 
 def test_what_rests_on_a_reader_decides_no_metric(tmp_path):
-    outcome(tmp_path, [{"a": "sticky", "relation": "beyond", "value": 0.1}], frame(sticky=CLING))
+    outcome(tmp_path, [BEYOND], frame(sticky=CLING))
     content = yaml.safe_load((tmp_path / "gate.yaml").read_text())
-    lost = {"history_cost": [{"a": "sticky", "relation": "near", "value": 0.0, "margin": 0.1}]}
+    lost = {"history_cost": [NEAR | {"a": "sticky", "margin": 0.1}]}
     (tmp_path / "gate.yaml").write_text(yaml.safe_dump(content | {"of_readers": lost}))
     found = Protocol.read(tmp_path / "gate.yaml").test(frame(sticky=CLING))
     assert found["verdict"].tolist() == ["pass", "fail"]
@@ -133,30 +120,26 @@ def test_what_rests_on_a_reader_decides_no_metric(tmp_path):
     ({"a": "oracle", "relation": "above", "b": "rndom"}, "names 'rndom', which is not in systems"),
 ])  # fmt: skip
 def test_a_protocol_with_a_slip_is_refused(tmp_path, demand, message):
-    with pytest.raises(InputError, match=message):
-        outcome(tmp_path, [demand], frame(oracle=NONE))
+    refused(message, outcome, tmp_path, [demand], frame(oracle=NONE))
 
 
 def test_a_protocol_is_confirmed_once_and_the_verdict_is_kept(tmp_path, monkeypatch):
-    outcome(tmp_path, [{"a": "sticky", "relation": "beyond", "value": 0.9}], frame(sticky=CLING))
+    outcome(tmp_path, [BEYOND | {"value": 0.9}], frame(sticky=CLING))
     own = Protocol.read(tmp_path / "gate.yaml")
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
     monkeypatch.setattr(Protocol, "read", lambda: own)
     monkeypatch.setattr(Protocol, "values", lambda *_, **__: frame(sticky=CLING))
     assert gate.confirm("protocol", "sample")["verdict"].tolist() == ["fail"]
     record = json.loads((tmp_path / gate.LOG).read_text())
-    assert (record["protocol"], record["passed"], record["asked"]) == (own.digest, 0, 1)
-    assert record["failed"] == ["history_cost: sticky beyond 0.9"]
-    assert (record["catalog"], record["films"]) == ("sample", 770)
-    with pytest.raises(RunError, match=r"was confirmed on 'sample' on .*0 of 1 demands held"):
-        gate.confirm("protocol", "sample")
-    copy = shutil.copy(paths.samples() / "movies.json", tmp_path / "other.json")
-    with pytest.raises(RunError, match=r"was confirmed on 'other.json' on .*0 of 1 demands held"):
-        gate.confirm("protocol", str(copy))  # the same films under another name
+    wanted = {"protocol": own.digest, "passed": 0, "asked": 1, "catalog": "sample", "films": 770}
+    assert (wanted | {"failed": ["history_cost: sticky beyond 0.9"]}).items() <= record.items()
+    shutil.copy(paths.samples() / "movies.json", tmp_path / "other.json")
+    for name in ("sample", str(tmp_path / "other.json")):  # the same films under another name
+        told = f"was confirmed on '{name.rpartition('/')[2]}' on .*0 of 1 demands held"
+        refused(told, gate.confirm, "protocol", name, error=RunError)
     older = {key: value for key, value in record.items() if not key.startswith("films")}
     (tmp_path / gate.LOG).write_text(json.dumps(older) + "\n")
-    with pytest.raises(RunError, match=r"was confirmed on 'sample'"):
-        gate.confirm("protocol", "sample")
+    refused(r"was confirmed on 'sample'", gate.confirm, "protocol", "sample", error=RunError)
 
 
 @pytest.mark.parametrize("given", [["--sessions", "5"], ["--turns", "3"], ["--seed", "5"]])
@@ -165,29 +148,25 @@ def test_what_the_protocol_fixes_cannot_be_given(given, capsys):
     assert "the protocol fixes it" in capsys.readouterr().err
 
 
-def test_a_policy_is_its_spec_and_the_search_is_seeded():
+def test_a_policy_is_its_spec_the_search_seeded_and_exploitability_the_rise_above_silence_and_chance():
     tricks = Tricks(lag=0.5, echoes=1)
     assert read(tricks.argument) == tricks
     assert systems.check([f"gamed:{tricks.argument}"])
-    with pytest.raises(InputError, match="give 9 shares"):
-        systems.check(["gamed:1/2"])
+    refused("give 9 shares", systems.check, ["gamed:1/2"])
     first, again = redteam._drawn(40, 1), redteam._drawn(40, 1)
     assert first == again != redteam._drawn(40, 2) and first[0] == Tricks(abstention=1, echoes=1)
     assert len(first) == 40
-
-
-def test_exploitability_is_the_rise_above_silence_and_chance_without_use():
     rows = [
         ("silent", 0.0, 0.0, -0.1), ("random", 0.05, 0.1, 0.0), ("oracle", 0.9, 0.1, 1.0),
         ("gamed:0/0/0/0/0/1/0/1/0", 0.0, 1.0, -0.1), ("gamed:0/0/0/0/0/0/0/0/1", 0.0, 0.2, 0.4),
         ("gamed:0/0/0/0/0/0/0/0/0", 0.9, 2.0, 0.9),
     ]  # fmt: skip
     table = pd.DataFrame(rows, columns=["policy", "utility", "topic_adaptation_score", "normalised_gain"])
-    found = redteam._exploitability(table, ["topic_adaptation_score", "normalised_gain"]).set_index("metric")
     names = ["topic_adaptation_score", "normalised_gain"]
-    for column, values in (("exploitability", (0.9, 0)), ("near_misses", (0.1, 0.4))):
-        assert found[column].to_dict() == pytest.approx(dict(zip(names, values, strict=True)))
-    assert found["mark"].to_dict() == {"topic_adaptation_score": "can be gamed", "normalised_gain": ""}
+    found = redteam._exploitability(table, names).set_index("metric").loc[names]
+    assert found["exploitability"].tolist() == pytest.approx([0.9, 0])
+    assert found["near_misses"].tolist() == pytest.approx([0.1, 0.4])
+    assert found["mark"].tolist() == ["can be gamed", ""]
     assert found.loc["topic_adaptation_score", "worst"] == "gamed:0/0/0/0/0/1/0/1/0"
 
 
@@ -198,33 +177,31 @@ def test_a_short_search_finds_the_parrot_and_spares_the_gain():
     assert rise["topic_adaptation_score"] > 0.5 and rise["normalised_gain"] < 0.05
 
 
-def test_a_sleight_counts_where_it_is_as_able_as_its_honest_base(monkeypatch):
+def test_a_sleight_counts_where_it_is_as_able_as_its_base_and_without_any_there_is_no_number(monkeypatch):
     """Its exploit is the base's cost less its own; a policy that is weaker with straight users is left out."""
     made = {
-        "sticky": (0.4, 0.8), "one_slot_sticky": (0.3, 0.8), "stickyk:1": (0.1, 0.6), "tracker": (0.1, 0.9),
-    }  # fmt: skip
+        "sticky": (0.4, 0.8),
+        "one_slot_sticky": (0.3, 0.8),
+        "stickyk:1": (0.1, 0.6),
+        "tracker": (0.1, 0.9),
+    }
+
+    def of(cost, able):
+        return Scores([], [], {"shift_cost": cost, "straight_gain": able})
 
     def scored(config, specs, n, voices):
         assert (config.n_turns, n, voices) == (8, 100, "all")
-        return {
-            spec: [
-                Scores([], [], {"shift_cost": cost + wobble, "straight_gain": able})
-                for cost, able in [made.get(spec, (0.5, 0.2))]
-                for wobble in (*np.linspace(-0.05, 0.05, 20), float("nan"))
-            ]
-            for spec in specs
-        }
+        wobbles = (*np.linspace(-0.05, 0.05, 20), float("nan"))
+        values = {spec: made.get(spec, (0.5, 0.2)) for spec in specs}
+        return {spec: [of(c + wobble, able) for wobble in wobbles] for spec, (c, able) in values.items()}
 
     monkeypatch.setattr(redteam, "_scored", scored)
     found = redteam._sleights(redteam.GateConfig(n_sessions=2, seed=1)).set_index("metric")
     assert found["exploitability"].to_dict() == pytest.approx({"shift_cost": 0.1, "share_lost": 0.125})
     assert set(found["worst"]) == {"one_slot_sticky"} and set(found["n"]) == {3}
     assert found["exploitability"].between(found["low"], found["high"]).all()
-
-
-def test_no_sleight_that_is_as_able_is_no_number(monkeypatch):
     numbers = ((0.1, 0.1), (0.4, 0.9), (0.2, 0.5))
-    weak, able, padded = ([Scores([], [], {"shift_cost": c, "straight_gain": g})] * 3 for c, g in numbers)
+    weak, able, padded = ([of(*one)] * 3 for one in numbers)
     made = dict.fromkeys(redteam.SLEIGHTS, weak) | {"sticky": able, "tracker": able, "pad_sticky:3": padded}
     monkeypatch.setattr(redteam, "_scored", lambda *_: made)
     found = redteam._sleights(redteam.GateConfig(n_sessions=2))

@@ -11,10 +11,11 @@ import pytest
 
 from crs_lib.__main__ import main
 from crs_lib.core import tables
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import RunError
 from crs_lib.report import page as pages
 from crs_lib.stats.power import correlation_power, reliability
 from crs_lib.validity import labels
+from tests.helpers import refused
 from tests.helpers.sample import scored
 
 SYSTEMS = ("oracle", "tracker", "sticky", "random")
@@ -26,9 +27,7 @@ def ask(run, n, kind="single", seed=0):
 
 @pytest.fixture(scope="module")
 def run():
-    name = "annotated"
-    scored(run=name, systems=SYSTEMS, n_sessions=10, n_turns=8)
-    return name
+    return scored("annotated", systems=SYSTEMS, n_sessions=10, n_turns=8)
 
 
 @pytest.mark.parametrize("kind", ["single", "pairs"])
@@ -52,12 +51,9 @@ def test_questions_are_blinded_balanced_and_the_same_for_a_seed(run, kind):
 
 
 def test_too_few_sessions_and_unknown_kinds_are_said(run):
-    with pytest.raises(InputError, match="asked for 5000; simulate more"):
-        ask(run, 5000)
-    with pytest.raises(InputError, match="kind"):
-        ask(run, 3, "triples")
-    with pytest.raises(RunError, match="annotate --run nowhere"):
-        labels.read_key("nowhere")
+    refused("asked for 5000; simulate more", ask, run, 5000)
+    refused("kind", ask, run, 3, "triples")
+    refused("annotate --run nowhere", labels.read_key, "nowhere", error=RunError)
 
 
 def test_the_page_allows_its_own_script_and_nothing_else(run):
@@ -70,7 +66,6 @@ def test_the_page_allows_its_own_script_and_nothing_else(run):
 
 
 def given(run, tmp_path, **options):
-    """A file of labels of scripted raters."""
     tables.write_jsonl(tmp_path / "labels.jsonl", labels._scripted(run, **options))
     return tmp_path / "labels.jsonl"
 
@@ -84,8 +79,8 @@ def test_labels_are_imported_and_held_against_every_metric(run, tmp_path, capsys
     assert "one_against_rest" in shown and "true_detectable" in shown and "normalised_gain" in shown
     found = labels.findings(run, [file], resamples=50)
     assert set(found.labels["rater"]) == {"scripted-1", "scripted-2", "scripted-3"}
-    gain = found.correlations.set_index("metric").loc["normalised_gain"]
-    assert gain["spearman"] > 0.6  # the raters are made of it
+    # the raters are made of the gain
+    assert found.correlations.set_index("metric").loc["normalised_gain", "spearman"] > 0.6
     assert all((labels.folder(run) / f"{name}.csv").is_file() for name in found._fields)
 
 
@@ -107,8 +102,7 @@ def test_what_is_no_label_of_this_page_is_refused(run, tmp_path, change, message
     label = {"item": key.questions["id"][0], "rater": "ab", "value": 3, "page": key.page, "seconds": 1.5}
     path = tmp_path / "labels.jsonl"
     path.write_text(json.dumps(label) + "\n" + json.dumps({**label, **change}) + "\n")
-    with pytest.raises(InputError, match=rf"labels.jsonl, line 2.*{message}"):
-        labels.read([path], run)
+    refused(rf"labels.jsonl, line 2.*{message}", labels.read, [path], run)
 
 
 def test_labels_of_an_earlier_page_are_read_after_a_later_one_was_made(run, tmp_path):
@@ -120,12 +114,10 @@ def test_labels_of_an_earlier_page_are_read_after_a_later_one_was_made(run, tmp_
     for file, n in zip(files, (5, 7), strict=True):
         found, key = labels.read([file], run)
         assert found["item"].nunique() == n and set(found["item"]) == set(key.questions["id"])
-    with pytest.raises(InputError, match="one page at a time"):
-        labels.read(files, run)
+    refused("one page at a time", labels.read, files, run)
     one = json.loads(files[0].read_text().splitlines()[0]) | {"page": "../../manifest"}
     (tmp_path / "odd.jsonl").write_text(json.dumps(one))
-    with pytest.raises(InputError, match="belongs to page"):
-        labels.read([tmp_path / "odd.jsonl"], run)
+    refused("belongs to page", labels.read, [tmp_path / "odd.jsonl"], run)
 
 
 def test_initials_of_any_sign_and_many_raters_take_no_square_of_time(run, tmp_path):

@@ -13,13 +13,13 @@ from crs_lib.__main__ import main
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths
-from crs_lib.core.errors import InputError
 from crs_lib.evaluate.run import score_all
 from crs_lib.metrics import conventions
 from crs_lib.stats.effects import partial_spearman, spearman
 from crs_lib.validity import agreement, heard, raters, revisions
 from crs_lib.validity.agreement import _on_paper
 from crs_lib.validity.heard import reaction
+from tests.helpers import refused
 from tests.helpers.films import grounder
 
 TEN = grounder()
@@ -46,8 +46,7 @@ QUILL, TARN = code("actor", "Ada Quill"), code("director", "Zoe Tarn")
     ("those are not comedy films", {COMEDY}, set()),  # a correction: the wish stays
     ("it isn't a drama film", {DRAMA}, set()),
     ("they don't make comedy films like that any more", {COMEDY}, set()),
-    ("I don't really like comedy films", set(), {COMEDY}),
-    ("not a comedy film this time", set(), {COMEDY}),
+    ("I don't really like comedy films", set(), {COMEDY}), ("not a comedy film this time", set(), {COMEDY}),
     ("something funny for tonight", {COMEDY}, set()),  # a kind of film that is no catalogue value
     ("nothing too funny", set(), {COMEDY}),
     ("films directed by Zoe Tarn", {TARN}, set()),  # a writer, too: the words before the name tell the role
@@ -63,16 +62,13 @@ def test_wishes_are_carried_replaced_taken_back_and_given_up():
         return [listener.listen(text)[:3] for text in texts]
 
     drama, comedy = ({DRAMA}, set(), False), ({COMEDY}, set(), False)
-    states = said(
-        "I want drama films", "something else please", "a comedy film then", "no comedy film please"
-    )
-    assert states == [drama, drama, comedy, (set(), {COMEDY}, False)]
-    first = "drama films with Ada Quill"
-    states = said(first, "Ada Quill is not required any more", "forget the rest, a comedy")
-    assert states[1:] == [drama, comedy]
+    texts = "I want drama films", "something else please", "a comedy film then", "no comedy film please"
+    assert said(*texts) == [drama, drama, comedy, (set(), {COMEDY}, False)]
+    texts = "drama films with Ada Quill", "Ada Quill is not required any more", "forget the rest, a comedy"
+    assert said(*texts)[1:] == [drama, comedy]
     liked = {code("genre", "War"), DRAMA}  # of a film that is liked, until a wish is said
-    states = said("I loved Iron Valley", "Who directed Paper Kites?", "give me a comedy film")
-    assert states == [(liked, set(), False), (liked, set(), True), comedy]
+    texts = "I loved Iron Valley", "Who directed Paper Kites?", "give me a comedy film"
+    assert said(*texts) == [(liked, set(), False), (liked, set(), True), comedy]
 
 
 def test_a_year_in_brackets_is_no_title():
@@ -82,13 +78,10 @@ def test_a_year_in_brackets_is_no_title():
 
 
 @pytest.mark.parametrize(("text", "expected"), [
-    ("Great, thanks! I will watch it", 1.0),
-    ("No, that's boring", 0.0),
+    ("Great, thanks! I will watch it", 1.0), ("No, that's boring", 0.0),
     ("No, I have never seen it", math.nan),  # not seen is not turned down
-    ("I haven't, but it sounds good", 1.0),
-    ("I liked it but I don't want another", 0.5),
-    ("a drama", math.nan),
-    ("Love Again (1990)", 1.0),
+    ("I haven't, but it sounds good", 1.0), ("I liked it but I don't want another", 0.5),
+    ("a drama", math.nan), ("Love Again (1990)", 1.0),
 ])  # fmt: skip
 def test_reactions_are_read_from_cues(text, expected):
     assert reaction(text) == pytest.approx(expected, nan_ok=True)
@@ -101,12 +94,9 @@ def test_reactions_are_read_from_cues(text, expected):
     ({"n_films": 2, "gain": -0.5, "novel": 0.0}, True, 0.25),  # (1 + 0)/2 · ½
     ({"n_films": 1, "novel": 1.0}, False, 0.75),  # no wish known: G is ½
     ({"n_films": 1, "novel": 1.0, "invited": False}, False, 0.375),  # nobody asked
-    ({"elicits": True}, False, 0.75),
-    ({"elicits": True, "elicited_before": True}, False, 0.375),
+    ({"elicits": True}, False, 0.75), ({"elicits": True, "elicited_before": True}, False, 0.375),
     ({"elicits": True}, True, 0.0),  # asks for what was said
-    ({"answers": True}, True, 0.5),
-    ({"closes": True}, True, 0.5),
-    ({}, True, 0.0),
+    ({"answers": True}, True, 0.5), ({"closes": True}, True, 0.5), ({}, True, 0.0),
     ({"n_films": 2, "gain": 1.0, "novel": 1.0, "repeats": True}, True, 0.0),
 ])  # fmt: skip
 def test_a_reply_is_judged_on_paper(change, known, expected):
@@ -114,8 +104,7 @@ def test_a_reply_is_judged_on_paper(change, known, expected):
 
 
 def test_a_reaction_counts_half_and_only_where_films_are_named():
-    taken = [agreement._received(0.5, *given) for given in ((1.0, 2), (1.0, 0), (math.nan, 2))]
-    assert taken == [0.75, 0.5, 0.5]
+    assert [agreement._received(0.5, *given) for given in ((1, 2), (1, 0), (math.nan, 2))] == [0.75, 0.5, 0.5]
     # paper: sqrt((1 + 0)/2) = 0.7071; reactions: (1 + ½)/2 = 0.75
     rows = [{"heard_relevance": 1.0, "reaction": 1.0}, {"heard_relevance": 0.0, "reaction": math.nan}]
     assert agreement._whole(rows) == pytest.approx((0.5**0.5 + 0.75) / 2)
@@ -144,7 +133,7 @@ def frame(dialogues):
     return pd.DataFrame([row for one in agreement.score(dialogues, TEN) for row in one.rows])
 
 
-def test_a_conversation_is_scored_reply_by_reply_by_the_gain_that_ranks_simulated_systems(tmp_path):
+def test_a_reply_is_scored_by_the_gain_and_what_is_said_next_moves_the_score_received(tmp_path):
     good, bad = read(tmp_path, talk(1, *GOOD), talk(2, *BAD))
     rows = frame([good, bad])
     # met and new: 1, 1; asks for what was said: 0; a comedy for a drama wish: (1 + 0)/2 · 1
@@ -154,9 +143,6 @@ def test_a_conversation_is_scored_reply_by_reply_by_the_gain_that_ranks_simulate
     pd.testing.assert_frame_equal(frame([good.head(1)]).drop(columns=later), rows.head(1).drop(columns=later))
     (with_log,) = score_all([agreement.logged(good, TEN)], TEN, conventions.get("default"))
     assert [row["normalised_gain"] for row in with_log.turns] == rows["normalised_gain"].tolist()[:2]
-
-
-def test_what_the_person_says_next_moves_the_score_received(tmp_path):
     reactions = ("Great, thanks, I will watch it", "No, that is boring")
     liked, hated = (talk(number, *GOOD[:2], said, "Enjoy!") for number, said in enumerate(reactions))
     rows = frame(read(tmp_path, liked, hated))
@@ -168,15 +154,12 @@ def test_every_system_utterance_gets_a_prediction_merged_and_opening_ones_too(tm
     record = talk(3, *GOOD)
     record["dialogue"].insert(0, {"role": "ASST", "utterance": "Hi! What films do you like?"})
     record["dialogue"].append({"role": "ASST", "utterance": "Enjoy!"})
-    for place, turn in enumerate(record["dialogue"]):
-        turn["turn_ind"] = place
+    record["dialogue"] = [turn | {"turn_ind": place} for place, turn in enumerate(record["dialogue"])]
     (scored,) = agreement.score(read(tmp_path, record), TEN)
     # relevance, and interest: (1 + ¼ for a question)·.9^(turn − 1)
     values = {0: (0.75, 0.75), 2: (1.0, 1.25), 4: (1.0, 0.9), 5: (1.0, 0.9)}
-    aspects = ("relevance", "interestingness")
-    turns = [
-        {"turn_ind": i, "turn_level_pred": dict(zip(aspects, v, strict=True))} for i, v in values.items()
-    ]
+    aspects = {i: {"relevance": r, "interestingness": w} for i, (r, w) in values.items()}
+    turns = [{"turn_ind": i, "turn_level_pred": pred} for i, pred in aspects.items()]
     whole = {  # (1 + ½)/2: nobody reacted; so much of the start as of the whole
         "understanding": 0.75, "task_completion": 0.75, "interest_arousal": 0.75,
         "efficiency": (0.75 + 1) / 2, "dialogue_overall": 0.75,
@@ -186,15 +169,13 @@ def test_every_system_utterance_gets_a_prediction_merged_and_opening_ones_too(tm
 
 def test_agreement_needs_ratings_and_reads_them(tmp_path):
     plain = read(tmp_path, talk(1, *GOOD))
-    with pytest.raises(InputError, match="no reply carries a human rating"):
-        agreement.agreement(agreement.rate(plain, TEN))
+    refused("no reply carries a human rating", agreement.agreement, agreement.rate(plain, TEN))
     talks = [talk(i, *GOOD, relevance=(2, 2), overall=4, system=s) for i, s in enumerate(("alpha", "beta"))]
     talks += [talk(i, *BAD, relevance=(0, 1), overall=1, system=s) for i, s in ((7, "gamma"), (8, "delta"))]
     rows = agreement.rate(read(tmp_path, *talks), TEN)
     table = agreement.agreement(rows, resamples=50).set_index("level")
-    assert table.loc["reply", "spearman"] == pytest.approx(1.0)
+    assert table.loc[["reply", "system"], "spearman"].tolist() == pytest.approx([1.0, 1.0])
     assert table.loc["dialogue", ["n", "coverage"]].tolist() == [4, 1.0]
-    assert table.loc["system", "spearman"] == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -246,10 +227,10 @@ def test_the_command_writes_a_run_file_with_and_without_ratings(score, capsys):
     plain = [talk(i, *GOOD, system=f"s{i % 2}") for i in range(24)]
     code, with_ratings = score(talks)
     shown = capsys.readouterr().out
-    assert code == 0 and "reply, within systems" in shown
+    told = "reply, within systems", "G-Eval", "dialogue_overall"
+    assert code == 0 and all(words in shown for words in told)
     assert score(plain) == (0, with_ratings)  # ratings are never read for scores
     assert "spearman" not in capsys.readouterr().out
-    assert "G-Eval" in shown and "dialogue_overall" in shown
     assert with_ratings[0]["turns"][0]["turn_level_pred"] == {"relevance": 1.0, "interestingness": 1.25}
     assert score([])[0] == 2
     assert "no reply to score" in capsys.readouterr().err
@@ -294,21 +275,23 @@ def mirrored(name):
 
 
 @pytest.mark.external
-def test_people_agree_with_the_unsupervised_score():
-    mirror = mirrored("crsarena")
-    dialogues = logs.read(mirror / "crsarena" / "crs_arena_eval_redial.json")
-    films = Grounder(sources.load(mirror / "crsarena" / "redial_id2info.json"))
-    table = agreement.agreement(agreement.rate(dialogues, films), resamples=20).set_index("level")
-    assert table.loc["reply", "spearman"] >= 0.52 and table.loc["dialogue", "spearman"] >= 0.60
-    assert table.loc["reply", "coverage"] == 1.0
+@pytest.mark.parametrize(("name", "least"), [("crsarena", [0.52, 0.60]), ("abredial", [0.45, 0.30])])
+def test_people_agree_with_the_unsupervised_score(name, least):
+    folder = mirrored(name) / "crsarena"
+    films = Grounder(sources.load(folder / "redial_id2info.json"))
+    arena = name == "crsarena"
+    talks = logs.read(folder / "crs_arena_eval_redial.json") if arena else raters.conversations(name)
+    table = agreement.agreement(agreement.rate(talks, films), resamples=20).set_index("level")
+    assert (table.loc[["reply", "dialogue"], "spearman"] >= least).all()
+    assert table.loc["reply", "coverage"] == 1.0 or not arena
 
 
 @pytest.fixture
 def rated(tmp_path):
     """Two conversations, three raters: all but one rating of the first reply are the same."""
+    # in some rows blanks stand for the tab
     said = (
-        "SYSTEM\tHello", "USER\tI want drama films", "SYSTEM\tTry Cold Orchard (1962)",
-        "USER   Thanks, great",  # in some rows blanks stand for the tab
+        "SYSTEM\tHello", "USER\tI want drama films", "SYSTEM\tTry Cold Orchard (1962)", "USER   Thanks, great"
     )  # fmt: skip
     head = ["ConvId", *(f"utterance{i}" for i in range(4))]
     rows = [["AB", *said, value, 2, 3] for value in (4, 4, 1)] + [["CD", *said, 0, 2, 3] for _ in range(3)]
@@ -320,7 +303,7 @@ def rated(tmp_path):
     return tmp_path
 
 
-def test_every_rating_of_every_rater_is_read_at_its_place(rated):
+def test_every_rating_is_read_at_its_place_and_a_ceiling_is_one_rater_against_the_others(rated):
     talks = list(raters.conversations("abredial", rated))
     given = raters.ratings(talks)
     relevance = given[given["construct"] == "relevance"]
@@ -329,9 +312,6 @@ def test_every_rating_of_every_rater_is_read_at_its_place(rated):
     rows = pd.DataFrame([row for one in agreement.score(talks, TEN) for row in one.rated])
     assert rows["relevance"].dropna().tolist() == [3.0, 0.0]  # (4 + 4 + 1)/3
     assert rows.groupby("conv_id")["dialogue_overall"].first().to_dict() == {"AB": 4.0, "CD": 2.0}
-
-
-def test_a_ceiling_is_one_rater_against_the_others(rated):
     given = raters.ratings(raters.conversations("abredial", rated))
     found = raters.ceiling(given, resamples=50).set_index("construct")
     # the others' means: 2.5, 2.5, 4 for AB, 0 for CD
@@ -344,8 +324,7 @@ def test_a_ceiling_is_one_rater_against_the_others(rated):
 def test_a_table_without_its_columns_is_refused(tmp_path):
     pd.DataFrame([["AB", "USER\thi"]], columns=["ConvId", "utterance0"]).to_csv(tmp_path / raters.TURNS)
     for fault in ("no column 'relevance1'", "cannot be read"):
-        with pytest.raises(InputError, match=f"annotated_turns.csv: {fault}"):
-            next(raters.conversations("abredial", tmp_path))
+        refused(f"annotated_turns.csv: {fault}", next, raters.conversations("abredial", tmp_path))
         (tmp_path / raters.TURNS).unlink(missing_ok=True)
 
 
@@ -376,20 +355,16 @@ def test_the_satisfaction_of_what_people_say_next_belongs_to_the_reply_before(us
 
 def test_utterances_of_iard_stand_in_their_order_with_titles_in_quotation_marks(tmp_path):
     said = {"R2": ("recommender", 2, "Yes, @12 <Cold Orchard (1962)> ?"), "S1": ("seeker", 1, "a drama?")}
-    keys = ("role", "utterance_pos", "utterance_text")
-    info = {name: dict(zip(keys, one, strict=True)) for name, one in said.items()}
+    info = {name: {"role": a, "utterance_pos": b, "utterance_text": c} for name, (a, b, c) in said.items()}
     (tmp_path / "iard.json").write_text(json.dumps({"7": {"dialogue_info": info}}))
     (talk,) = raters.conversations("iard", tmp_path / "iard.json")
     assert [turn.text for turn in talk.turns] == ["a drama?", 'Yes, "Cold Orchard (1962)" ?']
     (tmp_path / "iard.json").write_text(json.dumps({"7": {"dialogue_info": {"S1": {}}}}))
-    with pytest.raises(InputError, match=r"iard.json: not the data set 'iard'"):
-        list(raters.conversations("iard", tmp_path / "iard.json"))
+    refused(r"iard.json: not the data set 'iard'", list, raters.conversations("iard", tmp_path / "iard.json"))
 
 
 def corpus(rows):
-    """Rows of the corpus: data set, conversation, turn, kind, labels by preference."""
-    keys = ("dataset", "conversation", "turn", "kind", "wishes")
-    return lambda: pd.DataFrame([dict(zip(keys, row, strict=True)) for row in rows])
+    return lambda: pd.DataFrame(rows, columns=["dataset", "conversation", "turn", "kind", "wishes"])
 
 
 def test_a_revision_is_scored_by_the_change_that_is_heard(uss, monkeypatch):
@@ -403,14 +378,13 @@ def test_a_revision_is_scored_by_the_change_that_is_heard(uss, monkeypatch):
     found = revisions.replies(TEN)
     assert found["role"].tolist() == ["first request", "revision", "first request", "revision"]
     comedy, drama = found.loc[1], found.loc[3]
-    assert comedy["uptake"] == pytest.approx(1.0) and comedy["release"] == pytest.approx(1.0)
+    assert comedy[["uptake", "release", "misfit"]].tolist() == pytest.approx([1, 1, 0])
     assert drama["uptake"] < 0  # a drama for one who now asks for a comedy
-    assert np.isnan(found.loc[0, "uptake"]) and comedy["misfit"] == 0
+    assert np.isnan(found.loc[0, "uptake"])
     # with the label the drama stays: the film shown meets what was kept, not what is new
     assert drama["uptake, readers' labels"] < 0.5
     monkeypatch.setattr(revisions, "_corpus", corpus(rows[3:]))
-    with pytest.raises(InputError, match="'uss': none of the 1 conversations of the corpus"):
-        revisions.replies(TEN)
+    refused("'uss': none of the 1 conversations of the corpus", revisions.replies, TEN)
 
 
 def made_up(n, seed):
@@ -429,19 +403,15 @@ def made_up(n, seed):
     return frame
 
 
-def test_the_study_chooses_on_one_half_and_reports_both():
+def test_the_study_chooses_on_one_half_reports_both_and_its_committed_tables_tell_the_choice(tmp_path):
     found = revisions.study(made_up(80, 3), resamples=50)
-    assert found.choice.set_index("variant")["chosen"].to_dict() == {
-        "uptake": True, "uptake, else gain": False, "uptake, else gain, else 0": False,
-    }  # fmt: skip
+    chosen = {"uptake": True, "uptake, else gain": False, "uptake, else gain, else 0": False}
+    assert found.choice.set_index("variant")["chosen"].to_dict() == chosen
     row = found.agreement.query("rating == 'crsarena: relevance' and measure == 'n_films'").set_index("half")
     assert row.loc["development", "n"] + row.loc["confirmation", "n"] == row.loc["both", "n"] == 80
     assert row.loc["confirmation", "diff_low"] > 0  # uptake tells more than the number of films
     slope = found.model.query("model == 'uptake' and term == 'uptake'").iloc[0]
     assert slope["low"] > 0.5 and found.systems["n"].sum() == 80
-
-
-def test_the_committed_tables_hold_statistics_and_the_choice_that_the_page_tells(tmp_path):
     found = revisions.committed()
     assert found.choice.set_index("variant")["chosen"].to_dict()["uptake"]
     counts = found.agreement.query("rating == 'all sets' and measure == 'turn'").set_index("half")["n"]
@@ -453,9 +423,8 @@ def test_the_committed_tables_hold_statistics_and_the_choice_that_the_page_tells
 def test_aspects_are_those_of_the_published_run_files():
     path = paths.samples() / "revisions.jsonl"
     assert set(agreement.OF_REPLY) == {"relevance", "interestingness"}
-    assert set(agreement.OF_DIALOGUE) == {
-        "understanding", "task_completion", "interest_arousal", "efficiency", "dialogue_overall",
-    }  # fmt: skip
+    aspects = {"understanding", "task_completion", "interest_arousal", "efficiency", "dialogue_overall"}
+    assert set(agreement.OF_DIALOGUE) == aspects
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     allowed = {"dataset", "conversation", "turn", "reply", "kind", "kinds", "scope", "scopes", "wishes"}
     assert all(set(row) == allowed and " " not in row["conversation"] for row in rows)  # ids, no sentence
@@ -474,9 +443,8 @@ def concept(system, file, hits):
 
 @pytest.mark.slow
 def test_success_is_predicted_from_words_and_from_ranked_items(tmp_path):
-    outcomes = ([True, False], [False, False], [True, True])
-    systems = ("kbrd", "barcor")
-    talks = [concept(name, f"{i}.json", hits) for name in systems for i, hits in enumerate(outcomes)]
+    outcomes = [*enumerate(([True, False], [False, False], [True, True]))]
+    talks = [concept(name, f"{i}.json", hits) for name in ("kbrd", "barcor") for i, hits in outcomes]
     (tmp_path / "talks.jsonl").write_text("\n".join(map(json.dumps, talks)))
     frame = raters.success(logs.read(tmp_path / "talks.jsonl"), TEN)
     assert len(frame) == 12
@@ -484,13 +452,4 @@ def test_success_is_predicted_from_words_and_from_ranked_items(tmp_path):
     assert found.loc[("in_text", "reply", "satisfaction"), "within"] == 1.0
     assert raters.systems(frame)["in_list"].tolist() == pytest.approx([2 / 3, 2 / 3])
     assert raters.missed(frame, 1)["in_text"].tolist() == [True, False]
-    with pytest.raises(InputError, match="no reply logs success"):
-        raters.success([], TEN)
-
-
-@pytest.mark.external
-def test_scores_beside_the_ceiling_of_raters():
-    films = Grounder(sources.load(mirrored("abredial") / "crsarena" / "redial_id2info.json"))
-    rows = agreement.rate(raters.conversations("abredial"), films)
-    shown = agreement.agreement(rows, resamples=10).set_index("level")
-    assert shown.loc["reply", "spearman"] >= 0.45 and shown.loc["dialogue", "spearman"] >= 0.30
+    refused("no reply logs success", raters.success, [], TEN)
