@@ -25,15 +25,13 @@ IN_SAMPLE = pytest.mark.parametrize("row", [ALL_FIELDS[name] for name in _FILLED
 def test_a_field_is_named_like_its_row_and_its_values_are_clean_and_spelt_as_its_forms(row):
     assert ALL_FIELDS[row.name] is fields.get(row.name) is row
     assert fields.RELAXATION_ORDER.count(row.name) == 1
-    assert [other.keep for other in ALL_FIELDS.values()].count(row.keep) == 1
-    assert row.weight >= 1
+    assert [other.keep for other in ALL_FIELDS.values()].count(row.keep) == 1 and row.weight >= 1
     assert row.clean(" ") == (None, "empty")
     for value in SAMPLE.values(row.name):
         assert row.clean(value) == (value, "")
     for value in SAMPLE.values(row.name)[:200]:
         forms = row.forms(value)
-        assert forms[0] == fold(value)
-        assert len(set(forms)) == len(forms)
+        assert forms[0] == fold(value) and len(set(forms)) == len(forms)
     for value, aliases in (row.aliases or {}).items():
         for alias in aliases:
             assert row.clean(alias).value == value
@@ -49,8 +47,7 @@ def test_every_value_is_found_where_it_is_named_and_can_be_answered(row):
         assert SAMPLE.code(row.name, value) in GROUNDER.concepts(said), said
     for value in values[::11]:
         code = SAMPLE.code(row.name, value)
-        assert code is not None
-        assert SAMPLE.code(row.name, f" {value.lower()} ") == code
+        assert code is not None and SAMPLE.code(row.name, f" {value.lower()} ") == code
         if fold(value.upper()) == fold(value):  # not so for the dotless i
             assert SAMPLE.code(row.name, value.upper()) == code
         assert SAMPLE.support(row.name, value) >= 1

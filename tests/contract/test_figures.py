@@ -35,6 +35,12 @@ TURN_METRICS = (
 RECOVERY = ("item_recovery_rate", "topic_recovery_rate")
 CONSTRUCTS = constructs.names()
 N_SESSIONS, N_TURNS, SHIFTS = 8, 10, (3, 7)
+ALL = registered.names()
+SIZES = pytest.mark.parametrize("systems", [FEW, MANY], ids=["few", "many"])
+EACH = pytest.mark.parametrize("name", ALL)
+EVERYDAY = ("leaderboard", "recovery_curves", "correlation_heatmap", "cosrec_systems")  # one of each kind
+MARKED = [pytest.param(name, marks=() if name in EVERYDAY else pytest.mark.full) for name in ALL]
+SETTINGS = pytest.mark.parametrize("name", MARKED)
 
 
 @cache
@@ -232,29 +238,19 @@ def unused_labels(axis, low, high):
     return labels - drawn
 
 
-ALL = registered.names()
-SIZES = pytest.mark.parametrize("systems", [FEW, MANY], ids=["few", "many"])
-EACH = pytest.mark.parametrize("name", ALL)
-EVERYDAY = ("leaderboard", "recovery_curves", "correlation_heatmap", "cosrec_systems")  # one of each kind
-MARKED = [pytest.param(name, marks=() if name in EVERYDAY else pytest.mark.full) for name in ALL]
-SETTINGS = pytest.mark.parametrize("name", MARKED)
-
-
 @EACH
 def test_the_facts_the_caption_and_the_note_are_complete(name):
     entry = figures.FIGURES.get(name)
     needed = {"study", "tables", "caption"}
     assert needed <= set(entry.facts) <= needed | {"made_by", "place", "dark", "title", "note", "unpaired"}
-    assert set(entry.facts["tables"]) <= set(frames())
-    assert entry.facts["study"] in READERS
+    assert set(entry.facts["tables"]) <= set(frames()) and entry.facts["study"] in READERS
     assert entry.summary
     text = registered.caption(name, *tables_of(entry))
     assert "{" not in text and text.endswith(".")
     assert " 0 " not in text, "a count that the tables do not give"
     assert text.count(". ") == 0, "one sentence"
     if entry.facts["tables"]:
-        assert re.search(rf"\b{N_SESSIONS}\b", text)
-        assert f"{N_SESSIONS} " in drawn(name).get_supxlabel()
+        assert re.search(rf"\b{N_SESSIONS}\b", text) and f"{N_SESSIONS} " in drawn(name).get_supxlabel()
 
 
 @pytest.fixture
@@ -278,8 +274,7 @@ def test_the_same_tables_give_the_same_bytes_under_any_settings_silently(name, f
     first = figures.make(name, *tables)
     odd = {"font.size": 20, "axes.facecolor": "red", "lines.linewidth": 9, "figure.dpi": 50}
     with matplotlib.rc_context(odd):
-        second = figures.make(name, *tables)
-        again = written(second, folder)
+        again = written(figures.make(name, *tables), folder)
     png, pdf = written(first, folder)
     assert [png, pdf] == again
     assert capsys.readouterr() == ("", "")
@@ -334,19 +329,14 @@ def assert_boxes_hold_their_text(made):
 
 
 @EACH
-def test_wrong_tables_are_refused(name):
-    entry = figures.FIGURES.get(name)
-    wanted = tables_of(entry)
+def test_wrong_tables_are_refused_and_metrics_can_be_chosen_and_are_checked(name):
+    wanted = tables_of(figures.FIGURES.get(name))
     refused(r"takes .*in this order", figures.make, name, *wanted, pd.DataFrame())
     refused("'colour'", figures.make, name, *wanted, colour="red")
     if wanted:
         rows = (table.iloc[:0] for table in wanted)
         refused("no rows", figures.make, name, *rows, error=figures.NoDataError)
         refused("has no column", figures.make, name, *(table.iloc[:, :1] for table in wanted))
-
-
-@EACH
-def test_metrics_can_be_chosen_and_are_checked(name):
     entry = figures.FIGURES.get(name)
     if "metrics" not in (entry.make.__kwdefaults__ or {}):
         return
@@ -372,8 +362,7 @@ def test_a_table_is_sound_latex(entry, systems):
     for row in rows:
         assert len(re.findall(r"(?<!\\)&", row)) == len(columns) - 1, row
         assert not re.search(r"(?<!\\)[%#_]", row), row
-        assert "nan" not in row
-        assert row.count("$") % 2 == 0
+        assert "nan" not in row and row.count("$") % 2 == 0
         assert row.isascii(), row
     for name in systems:
         assert name.replace("_", r"\_") in text
@@ -404,8 +393,7 @@ def test_redraw_writes_everything_once_silently_and_the_same_again(study, folder
         return path
 
     monkeypatch.setattr(style, "write", some)
-    done = figures.redraw("test", study=study, read=read)
-    first = {path.name: path.read_bytes() for path in done}
+    first = {path.name: path.read_bytes() for path in figures.redraw("test", study=study, read=read)}
     wanted = [f"{n}.{k}" for n in drawn for k in ("png", "pdf")] + [f"{n}.tex" for n in printed]
     wanted += [f"{n}-dark.png" for n in drawn if figures.FIGURES.get(n).facts.get("dark")]
     assert sorted(first) == sorted([*wanted, "captions.md"])

@@ -12,16 +12,17 @@ from crs_lib.evaluate.scorer import Scorer
 from crs_lib.figures import layout
 from crs_lib.figures.base import TABLES
 from crs_lib.metrics import base, conventions
-from crs_lib.metrics.base import HIGHER, LOWER, METRICS, NEITHER, SESSION, SHIFT, TURN, metric
+from crs_lib.metrics.base import FACTS, HIGHER, LOWER, METRICS, NEITHER, SESSION, SHIFT, TURN, metric
 from crs_lib.report import statistics
 from crs_lib.report import tables as views
 from crs_lib.simulate.config import DEFAULT_SYSTEMS, SimulateConfig
 from tests.helpers import refused
-from tests.helpers.made_up import restored
 from tests.helpers.sample import WORLD, scored
 
 OURS = base.scored_names()
 EACH = pytest.mark.parametrize("one", base.every(), ids=METRICS.names())
+MEANS = [name for name in OURS if base.get(name).ratio is None]  # a ratio of means is a system's alone
+MADE_UP = ("films_shown", "shift_answered", "last_films")
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +49,7 @@ def _scores(config):
 
 @EACH
 def test_a_metric_is_declared_whole(one):
-    assert base.get(one.name) is one
-    assert one.low < one.high
-    assert one.direction in (HIGHER, LOWER, NEITHER)
+    assert base.get(one.name) is one and one.low < one.high and one.direction in (HIGHER, LOWER, NEITHER)
     assert one.short and one.source and one.level and one.version >= 1
 
 
@@ -70,11 +69,7 @@ def test_columns_are_in_order_names_are_told_apart_and_headlines_are_few():
     assert len(set(base._ORDER)) == len(base._ORDER)
     shorts = [(base.get(name).level, base.get(name).short) for name in OURS]
     assert len(set(shorts)) == len(shorts)
-    assert 1 <= len(layout.HEADLINE) <= 5
-    assert set(layout.HEADLINE) <= set(OURS)
-
-
-MEANS = [name for name in OURS if base.get(name).ratio is None]  # a ratio of means is a system's alone
+    assert 1 <= len(layout.HEADLINE) <= 5 and set(layout.HEADLINE) <= set(OURS)
 
 
 @pytest.mark.parametrize("name", MEANS)
@@ -83,12 +78,10 @@ def test_values_stay_in_the_declared_range_and_tell_policies_apart(name, scores)
     rows = [found.session for found in scores]
     if one.level == TURN:
         rows += [row for found in scores for row in found.turns]
-    values = pd.Series([row[name] for row in rows], dtype=float)
-    known = values.dropna()
+    known = pd.Series([row[name] for row in rows], dtype=float).dropna()
     assert len(known), "no policy ever gets a value"
     assert known.between(one.low - 1e-9, one.high + 1e-9).all() and known.map(math.isfinite).all()
-    frame = pd.DataFrame([found.session for found in scores])
-    means = frame.groupby("model")[name].mean().dropna()
+    means = pd.DataFrame([found.session for found in scores]).groupby("model")[name].mean().dropna()
     assert means.max() - means.min() > 0.01
 
 
@@ -115,7 +108,9 @@ def register_three():
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A small run scored with three made-up metrics; gone with the module."""
-    with restored(), pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
+        for registry in (METRICS, FACTS):
+            patch.setattr(registry, "_entries", dict(registry._known()))
         register_three()
         for table in ("turn_table", "distributions", "table_model_metrics"):
             patch.setitem(layout.SHOWN, table, [*layout.SHOWN[table], "films_shown"])
@@ -124,12 +119,8 @@ def run(tmp_path_factory):
         patch.setattr(layout, "HEADLINE", [*layout.HEADLINE, "films_shown"])
         patch.setenv("CRS_RESULTS", str(tmp_path_factory.mktemp("results")))
         patch.setenv("CRS_FIGURES", str(tmp_path_factory.mktemp("figures")))
-        systems = ("oracle", "tracker", "random", "silent")
-        scored(run="made-up", systems=systems, n_sessions=2, n_turns=12)
+        scored(run="made-up", systems=("oracle", "tracker", "random", "silent"), n_sessions=2, n_turns=12)
         yield "made-up"
-
-
-MADE_UP = ("films_shown", "shift_answered", "last_films")
 
 
 def test_a_made_up_metric_is_a_column_of_its_level_with_a_mean_for_each_system(run):
@@ -150,14 +141,12 @@ def test_a_made_up_metric_is_a_column_of_its_level_with_a_mean_for_each_system(r
     keys = results.set_index(["model", "session_id"])
     assert (keys["last_films"] == last.loc[keys.index]).all()
     means = evaluate.read(run, "model_metrics")
-    assert set(MADE_UP) <= set(means["metric"])
-    assert len(means) == 4 * len(base.scored_names())
+    assert set(MADE_UP) <= set(means["metric"]) and len(means) == 4 * len(base.scored_names())
     row = means.set_index(["model", "metric"]).loc[("oracle", "films_shown")]
     assert row["mean"] == pytest.approx(results.loc[results["model"] == "oracle", "films_shown"].mean())
     assert row["direction"] == NEITHER
     record = next(iter(tables.read_jsonl(simulate.run_folder(run) / "results.jsonl")))
-    assert set(MADE_UP) <= set(record)
-    assert record["detail"]["defined_turns"]["films_shown"] <= 12
+    assert set(MADE_UP) <= set(record) and record["detail"]["defined_turns"]["films_shown"] <= 12
 
 
 def test_a_made_up_metric_is_tabled_drawn_and_put_through_the_gate(run):
@@ -168,8 +157,7 @@ def test_a_made_up_metric_is_tabled_drawn_and_put_through_the_gate(run):
     assert board.set_index("system").loc["silent", "films"].startswith("0.000")
     assert set(MADE_UP) <= set(statistics.stats_frame(results))
     assert set(MADE_UP) <= set(metrics.describe()["metric"])
-    bars = figures.make("metric_bars", means)
-    titles = [panel.get_title() for panel in bars.axes]
+    titles = [panel.get_title() for panel in figures.make("metric_bars", means).axes]
     assert [title for title in titles if title][-3:] == ["last † ↓", "answered † ↑", "films"]
     assert figures.make("leaderboard", means).axes[-1].get_title() != "films"  # it was put through no gate
     named = figures.make("leaderboard", means, metrics=["normalised_gain", "films_shown"])

@@ -43,8 +43,7 @@ def warmth(tmp_path, monkeypatch):
     templates._prompt.cache_clear()
 
 
-@pytest.fixture
-def run(tmp_path, monkeypatch, warmth):
+def test_it_goes_from_prompt_to_scores_results_table_and_panel(tmp_path, monkeypatch, warmth):
     """A run of two systems, judged by a model that gives SCORES, and evaluated."""
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
 
@@ -66,25 +65,18 @@ def run(tmp_path, monkeypatch, warmth):
     assert sum("a whole number from 1 to 5" in system["content"] for system, _ in prompts) == 18
     scale = {"maximum": 4, "minimum": 0, "title": "Score", "type": "integer"}
     assert all(schemas[place]["$defs"]["Verdict"]["properties"]["score"] == scale for place in mine)
-    return "kind"
-
-
-def test_it_goes_from_prompt_to_scores_results_table_and_panel(run, warmth):
-    for found in judging.scores_of(run).values():
+    for found in judging.scores_of("kind").values():
         assert (found["judge"], found["scores"]) == (SCORES, 4)
-    table = judging.score_table(run)
-    assert table.groupby("construct")["score"].mean().to_dict() == SCORES
-    assert list(judging.shown_scores(run)["construct"]) == sorted(SCORES)
-    assert {*judging.reliability_of(run)["construct"]} - {""} == {*SCORES}
-    path = simulate.run_folder(run) / "results.jsonl"
-    for line in path.read_text(encoding="utf-8").splitlines():
+    assert judging.score_table("kind").groupby("construct")["score"].mean().to_dict() == SCORES
+    assert list(judging.shown_scores("kind")["construct"]) == sorted(SCORES)
+    assert {*judging.reliability_of("kind")["construct"]} - {""} == {*SCORES}
+    for line in (simulate.run_folder("kind") / "results.jsonl").read_text(encoding="utf-8").splitlines():
         assert json.loads(line)["judge"] == SCORES
     scored(run="silent", systems=["tracker"], n_sessions=1, n_turns=2)
     record = json.loads((simulate.run_folder("silent") / "results.jsonl").read_text(encoding="utf-8"))
     assert record["judge"] == dict.fromkeys((*SHIPPED, "warmth"))
-    means = figure_tables.read(run, "judge_means")
-    assert {*means["construct"]} == {*SCORES}
-    scatter = figures.make("judge_scatter", evaluate.read(run, "results"))
+    assert {*figure_tables.read("kind", "judge_means")["construct"]} == {*SCORES}
+    scatter = figures.make("judge_scatter", evaluate.read("kind", "results"))
     assert any("warmth ↑" in axes.get_title() for axes in scatter.axes)
     assert scatter.axes[0].get_ylim()[0] < 0  # the axis begins at the lowest level of all constructs
 
@@ -95,8 +87,7 @@ def test_it_is_counted_and_part_of_the_rubric_and_shares_a_call_with_its_scale_o
     assert JudgeSettings(together=True).groups == (SHIPPED, ("warmth",))
     asked = JudgeConfig(run="x", judges=["template"], llm={"together": True})
     assert len(asked.asked.groups) == 2 and asked.needs()[0].prompt > 0
-    config = SimulateConfig(systems=["tracker"], n_sessions=2, n_turns=3)
-    (work,) = planned(config, {"judges": ["template"]})
+    (work,) = planned(SimulateConfig(systems=["tracker"], n_sessions=2, n_turns=3), {"judges": ["template"]})
     assert work.calls == 2 * 2 * 4  # sessions and their canaries x constructs
 
 

@@ -19,8 +19,7 @@ EACH = pytest.mark.parametrize("kind", SHIFTS.names())
 def states(catalog, n):
     """States as they come about: an opening, refined once or twice, with something given up."""
     for i in range(n):
-        plan = scenarios.plan(catalog, i, i, 12)
-        yield from (step.state for step in plan.steps)
+        yield from (step.state for step in scenarios.plan(catalog, i, i, 12).steps)
 
 
 def proposals(kind, catalog, n=12):
@@ -37,8 +36,7 @@ def test_a_shift_leaves_a_state_that_can_be_met_with_a_film_in_mind(kind, catalo
     assert found, "this type never happens"
     for before, shift in found:
         answers = shift.state.answers(catalog)
-        assert len(answers)
-        assert shift.state.anchor in answers
+        assert len(answers) and shift.state.anchor in answers
         assert 1 <= len(shift.state.constraints) <= shifts.MAX_CONSTRAINTS
         assert shift.state.focus in shift.state.constraints
         assert shift.state.constraints != before.constraints or shift.state.avoid != before.avoid
@@ -52,8 +50,7 @@ def test_a_shift_says_exactly_what_it_changed_and_leaves_the_shape_that_its_type
         assert {k: v for k, v in old.items() if new.get(k) != v} == dict(shift.dropped)
         assert new.items() - old.items() <= shift.added.items() <= new.items()
         assert set(shift.dropped.items()) <= set(shift.state.past)
-        assert set(before.past) <= set(shift.state.past)
-        assert not shift.state.avoid.items() & new.items()
+        assert set(before.past) <= set(shift.state.past) and not shift.state.avoid.items() & new.items()
         assert made.allows(before.shape)
         after = made.leaves(before.shape)
         assert after.constraints == len(shift.state.constraints)
@@ -65,8 +62,7 @@ def test_a_shift_repeats_leaves_the_old_state_alone_and_is_none_where_it_cannot_
     for i, state in enumerate(states(SAMPLE, 2)):
         before = repr(state)
         first = shifts.propose(kind, SAMPLE, state, stream(i, "again"))
-        assert shifts.propose(kind, SAMPLE, state, stream(i, "again")) == first
-        assert repr(state) == before
+        assert shifts.propose(kind, SAMPLE, state, stream(i, "again")) == first and repr(state) == before
     bare = Catalog.from_records([("Alone", {"genre": ["Drama"], "actor": ["A B"]})])
     found = shifts.propose(kind, bare, UserState({"genre": "Drama"}, "genre", 0), stream(1, "x"))
     assert found is None or len(found.state.answers(bare))

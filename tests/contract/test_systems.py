@@ -22,6 +22,11 @@ LLM_FREE = [entry for entry in SYSTEMS if not (entry.facts.get("llm") or entry.f
 SPECS = [f"{e.name}:{e.facts['example']}" if e.facts.get("argument") else e.name for e in LLM_FREE]
 MOST = {"oracle:5": 5, "tracker:5": 5, "hedge": 4, "stickyk:10": 10}
 EACH = pytest.mark.parametrize("spec", SPECS)
+FACTS = {*"role model digest options tokens_in tokens_out seconds cache_hit attempts session".split()}
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+TEXT = Request.ask("crs", "Say this:\nhello there\n", seed=7, tags={"session": 1})
+JSON = Request.ask("judge", "Score it:\nhello there\n", seed=7, schema=SCHEMA, tags={"session": 1})
+NAMES = BACKENDS.names()
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +37,7 @@ def talks():
 
 
 @EACH
-def test_catalogue_items_are_recommended_each_once_a_reply_and_named_in_it(spec, talks):
+def test_catalogue_items_are_recommended_once_and_a_spec_is_a_name_that_can_be_given_back(spec, talks):
     for pair in (pair for talk in talks[spec] for pair in talk.pairs()):
         shown, ids = pair.system.meta, pair.system.meta["rec_ids"]
         assert len(set(ids)) == len(ids) <= MOST.get(spec, systems.N_ITEMS)
@@ -42,12 +47,7 @@ def test_catalogue_items_are_recommended_each_once_a_reply_and_named_in_it(spec,
         assert shown["hallucinated_titles"] == []
         assert all(title in pair.system.text for title in shown["rec_titles"])
         assert all(SAMPLE.code(*constraint) is not None for constraint in shown["constraints"].items())
-
-
-@EACH
-def test_a_spec_is_a_name_that_can_be_given_back_and_only_oracles_see_the_state(spec, talks):
-    assert systems.check([spec]) == [spec]
-    assert {talk.model_name for talk in talks[spec]} == {spec}
+    assert systems.check([spec]) == [spec] and {talk.model_name for talk in talks[spec]} == {spec}
     assert systems.create(spec, WORLD, 9, 4).sees_state is issubclass(SYSTEMS.get(spec).make, Oracle)
     users = [pair.user.user_meta for talk in talks[spec] for pair in talk.pairs()]
     assert all(set(meta) >= {"constraints", "avoid"} for meta in users)
@@ -70,8 +70,7 @@ def test_the_answer_is_a_function_of_what_was_said_in_its_own_session(spec):
 
 def test_every_registered_policy_says_what_it_is():
     for entry in SYSTEMS:
-        assert entry.summary
-        assert inspect.getdoc(entry.make)
+        assert entry.summary and inspect.getdoc(entry.make)
         if entry.facts.get("default"):
             assert systems.check([entry.name]) == [entry.name]
         elif entry.facts.get("argument"):
@@ -79,13 +78,6 @@ def test_every_registered_policy_says_what_it_is():
             refused(rf"policy '{entry.name}' needs .* after a colon", systems.check, [entry.name])
     needed = {*"oracle tracker amnesiac sticky popular random echo slot_echo silent noisy".split()}
     assert set(DEFAULT_SYSTEMS) <= needed <= set(SYSTEMS.names())
-
-
-FACTS = {*"role model digest options tokens_in tokens_out seconds cache_hit attempts session".split()}
-SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-TEXT = Request.ask("crs", "Say this:\nhello there\n", seed=7, tags={"session": 1})
-JSON = Request.ask("judge", "Score it:\nhello there\n", seed=7, schema=SCHEMA, tags={"session": 1})
-NAMES = BACKENDS.names()
 
 
 def weights():
@@ -121,7 +113,7 @@ def settings(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ANSWERING)
-def test_a_reply_is_complete_the_same_again_and_that_of_the_backend_itself(name, settings):
+def test_a_reply_is_complete_the_same_again_that_of_the_backend_and_a_row(name, settings, tmp_path):
     with LLM(**settings[name]) as llm:
         first, second = llm.complete(TEXT), llm.complete(TEXT)
         data = json.loads(llm.complete(JSON).text)
@@ -132,21 +124,15 @@ def test_a_reply_is_complete_the_same_again_and_that_of_the_backend_itself(name,
     assert llm.spec == settings[name]["spec"] == llm.backend.spec
     with LLM(**settings[name]) as llm:
         backend, filled = llm.backend, llm.filled(TEXT)
-        assert backend.complete(filled).text == llm.complete(TEXT).text
-        assert len(backend.endpoints) >= 1
+        assert backend.complete(filled).text == llm.complete(TEXT).text and len(backend.endpoints) >= 1
         json.dumps(dict(backend.settings()))
-
-
-@pytest.mark.parametrize("name", ANSWERING)
-def test_every_call_is_a_row(name, settings, tmp_path):
     recorder = Recorder(tmp_path / "calls.sqlite")
     with LLM(recorder=recorder, **settings[name]) as llm:
         replies = llm.gather([TEXT, JSON])
     rows = list(recorder.rows())
     assert len(rows) == 2 and all(isinstance(reply, Reply) for reply in replies)
     for row in rows:
-        assert {*row} >= FACTS
-        assert row["model"] == settings[name]["spec"] and row["error"] is None
+        assert {*row} >= FACTS and row["model"] == settings[name]["spec"] and row["error"] is None
 
 
 @pytest.mark.parametrize("entry", list(BACKENDS), ids=NAMES)

@@ -8,11 +8,12 @@ import sys
 
 import pytest
 
-from crs_lib import simulate
 from crs_lib.core import paths
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import RunError
 from crs_lib.runs.ledger import Ledger
+from tests.helpers import refused
 from tests.helpers.jobs import Draws, Refuses, keys, run, wait_until
+from tests.helpers.sample import simulated
 
 pytestmark = pytest.mark.full
 
@@ -46,10 +47,8 @@ def cluster(tmp_path_factory):
         for _ in range(2)
     ]  # fmt: skip
     try:
-        yield (
-            wait_until(lambda: file.exists() and json.loads(file.read_text() or "{}").get("address")),
-            workers,
-        )
+        told = lambda: json.loads(file.read_text() or "{}").get("address")  # noqa: E731
+        yield wait_until(lambda: file.exists() and told()), workers
     finally:
         for process in (*workers, scheduler):
             process.kill()
@@ -75,8 +74,7 @@ def test_a_killed_worker_costs_no_session(cluster, tmp_path):
 
     with Watched(tmp_path / "ledger.sqlite") as ledger:
         assert run(ledger, keys(40), Draws, (5, 0.02), scheduler=address, chunk=2) == 80
-        assert workers[0].poll() == -signal.SIGKILL
-        assert ledger.counts() == {"done": 80}
+        assert workers[0].poll() == -signal.SIGKILL and ledger.counts() == {"done": 80}
         assert list(ledger.bodies(keys(40))) == [Draws(5)(key) for key in keys(40)]
         assert run(ledger, keys(40), Draws, (5, 0.02), scheduler=address) == 0
 
@@ -88,18 +86,14 @@ def test_sessions_that_fail_on_a_worker_are_said_and_a_maker_that_cannot_be_made
         with pytest.raises(RunError, match=r"1 of 6 sessions failed.*no session 0"):
             run(ledger, keys(3), Draws, (5, 0, bad), scheduler=address)
         assert ledger.counts() == {"done": 5, "failed": 1}
-        with pytest.raises(InputError, match="no such catalogue"):
-            run(ledger, keys(9), Refuses, ("no such catalogue",), scheduler=address)
+        refused("no such catalogue", run, ledger, keys(9), Refuses, ("no such catalogue",), scheduler=address)
 
 
 def test_the_same_sessions_as_on_one_machine(cluster, tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
     monkeypatch.setenv("CRS_SCRATCH", str(tmp_path / "scratch"))
     size = {"systems": ["tracker", "template"], "n_sessions": 2, "n_turns": 3}
-    here = simulate.simulate(simulate.SimulateConfig(run="here", **size), progress=False)
-    there = simulate.simulate(
-        simulate.SimulateConfig(run="there", **size, scheduler=cluster[0]), progress=False
-    )
+    here, there = simulated(run="here", **size), simulated(run="there", **size, scheduler=cluster[0])
     assert (there / "dialogues.jsonl").read_bytes() == (here / "dialogues.jsonl").read_bytes()
     assert len((there / "llm_calls.jsonl").read_text().splitlines()) == 6
 

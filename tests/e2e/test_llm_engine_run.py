@@ -11,6 +11,7 @@ from crs_lib.simulate.config import SimulateConfig
 pytest.importorskip("xllamacpp", reason="needs the real engine: pip install 'crs-lib[llmtest]'")
 pytest.importorskip("gguf", reason="needs the real engine: pip install 'crs-lib[llmtest]'")
 
+from tests.helpers import refused
 from tests.helpers.engine import CONTEXT, Engine
 
 pytestmark = pytest.mark.full
@@ -46,8 +47,7 @@ def test_noise_is_simulated_and_scored(engine):
 
 def test_a_model_that_never_ends_its_json_fails_its_session_and_nothing_stands_in(engine):
     config = batch(engine)
-    with pytest.raises(RunError, match=r"1 of 1 sessions failed.*cut: "):
-        simulate.simulate(config, progress=False)
+    refused(r"1 of 1 sessions failed.*cut: ", simulate.simulate, config, progress=False, error=RunError)
     with Ledger(simulate.run_folder("noise") / "ledger.sqlite") as ledger:
         assert ledger.finished() == set()
         assert [key for key, _ in ledger.failures()] == [Key(config.systems[0], 0)]

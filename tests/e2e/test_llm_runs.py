@@ -13,7 +13,7 @@ from crs_lib.core.rng import address_seed
 from crs_lib.llm import template
 from crs_lib.report import report
 from crs_lib.simulate.config import FAILED
-from tests.helpers import cosrec_job, llm_job
+from tests.helpers import cosrec_job, jobs, llm_job, refused
 from tests.helpers.cosrec_data import part_of_sample
 from tests.helpers.ollama_server import NOISE, Faults, OllamaServer
 from tests.helpers.sample import simulated
@@ -42,14 +42,11 @@ def test_killed_at_random_it_ends_as_if_nothing_had_happened_and_asks_nothing_tw
         job = (results, server.url, "killed", *size, None, True)
         kills = llm_job.killed_until_done(server, job, targets)
         folder = results / "movies" / "killed"
-        assert (kills.times, kills.again) == (times, 0)
-        assert llm_job.contents(folder) == whole
+        assert (kills.times, kills.again) == (times, 0) and llm_job.contents(folder) == whole
         for name in llm_job.FILES:
             assert llm_job.duplicates(folder, name) == (0, 2 * size[1])
         # Made again are only calls that were under way when the process died: at most 8 a kill.
-        assert len(set(server.asked)) == n == len(kills.kept)
-        assert kills.lost <= times * 8
-
+        assert len(set(server.asked)) == n == len(kills.kept) and kills.lost <= times * 8
         before = server.chats
         assert llm_job.killed_at_moments(job, [0.05, 0.2]) == 2  # where nothing is asked: evaluation, import
         for ledger in ("ledger.sqlite", "ledger-judge.sqlite"):
@@ -80,7 +77,10 @@ def test_other_weights_under_the_same_name_do_not_continue_a_run(results):
 def test_with_a_fifth_of_the_calls_failing_no_session_is_lost_and_nothing_stands_in(results, monkeypatch):
     monkeypatch.setattr(llm.Retry, "pause", lambda *_: 0.0)
     size = (6, 20, 20) if LONG else (2, 3, 5)
-    folder, server = llm_job.under_faults(results, size, 0.2)
+    names = llm_job.models(size[0])
+    faults = {name: Faults(rate=0.2, seed=number) for number, name in enumerate(names)}
+    with OllamaServer(names, faults=faults) as server:
+        folder = llm_job.work(results, server.url, "faults", *size)
     failed = sum(server.given.values())
     assert failed > 0.1 * server.chats
     assert [llm_job.duplicates(folder, name) for name in llm_job.FILES] == [(0, size[0] * size[1])] * 3
@@ -102,8 +102,7 @@ def test_sessions_that_fail_are_said_counted_and_done_at_the_next_start(results)
         assert not (folder / "dialogues.jsonl").exists()
         stage = json.loads((folder / "manifest.json").read_text())["stages"]["simulate"]
         assert (stage["status"], stage["counts"]["done"], stage["counts"]["failed"]) == ("failed", 3, 1)
-        errors = [json.loads(line)["error"] for line in (folder / "llm_calls.jsonl").read_text().splitlines()]
-        assert errors.count("refused") == 1
+        assert [row["error"] for row in llm_job.log_of(folder)].count("refused") == 1
         llm_job.work(results, server.url, "some", *SIZE)
     assert llm_job.duplicates(folder, "dialogues.jsonl") == (0, 4)
 
@@ -128,16 +127,14 @@ def test_a_session_that_failed_is_tried_with_more_seeds_at_the_next_start(result
         with pytest.raises(RunError, match=r"1 of 2 sessions failed; .*session 1 .*'ollama:m0:1': bad reply"):
             llm_job.work(results, server.url, "some", 1, 2, 4)
         folder = llm_job.work(results, server.url, "some", 1, 2, 4)
-    assert llm_job.duplicates(folder, "dialogues.jsonl") == (0, 2)
-    assert not (folder / FAILED).exists()
+    assert llm_job.duplicates(folder, "dialogues.jsonl") == (0, 2) and not (folder / FAILED).exists()
 
 
 @pytest.mark.full
 def test_a_run_can_do_without_a_session_that_never_ends_well(results):
     """It is listed with its error, and it has a row of nulls in the results: nothing goes missing unsaid."""
     with OllamaServer(llm_job.models(2), answer=Stubborn(999)) as server:
-        with pytest.raises(RunError, match=r"llm=\{'max_failed': …\}"):
-            llm_job.work(results, server.url, "some", *SIZE)
+        refused(r"llm=\{'max_failed': …\}", llm_job.work, results, server.url, "some", *SIZE, error=RunError)
         with pytest.raises(RunError, match="2 of 4 sessions failed"):
             llm_job.work(results, server.url, "some", *SIZE, llm={"max_failed": 1})
         llm_job.work(results, server.url, "some", *SIZE, llm={"max_failed": 2})
@@ -171,8 +168,7 @@ def test_hostile_answers_go_through_every_stage(results):
     assert {turn.user_meta["worded_by"] for turn in dialogue.turns[0::2]} == {"template"}
     assert "<script>" not in dialogue._repr_html_()
     calls = (folder / "llm_calls.jsonl").read_text().splitlines()
-    assert max(len(line) for line in calls) < 150_000
-    assert any(json.loads(line)["text_cut"] for line in calls)
+    assert max(map(len, calls)) < 150_000 and any(json.loads(line)["text_cut"] for line in calls)
 
 
 def test_no_key_reaches_any_file(results, monkeypatch):
@@ -209,7 +205,7 @@ def test_a_server_that_speaks_openai_is_a_system_too(results):
 
 
 @pytest.mark.full
-def test_a_generation_killed_under_faults_ends_with_the_same_bytes_and_no_call_twice(results):
+def test_a_generation_killed_under_faults_ends_the_same_and_what_it_lacks_is_said_first(results):
     size, times = (500, 10) if LONG else (5, 3)
     source = "sample" if LONG else part_of_sample(results / "source", products=40, passages=60)
     with cosrec_job.server(0.2) as server:
@@ -218,20 +214,14 @@ def test_a_generation_killed_under_faults_ends_with_the_same_bytes_and_no_call_t
         assert sum(server.given.values()) > 0
     with cosrec_job.server(0.2, delay=0.02) as server:
         targets = sorted(random.Random(3).sample(range(1, n), times))
-        job = (results, server.url, "killed", size, source)
-        killed = cosrec_job.killed_until_done(server, job, targets)
+        job = cosrec_job.CONTEXT, cosrec_job.work, (results, server.url, "killed", size, source)
+        killed = jobs.killed_until_done(*job, targets, lambda: server.chats)
     folder = results / "cosrec" / "killed"
-    assert killed >= times - 1
-    assert cosrec_job.contents(folder) == whole
+    assert killed >= times - 1 and cosrec_job.contents(folder) == whole
     twice, answered = cosrec_job.answered_twice(folder)
     assert twice == 0
     assert answered >= size * 6  # a query, a draft, and two prompts for each of two buyers
-
-
-@pytest.mark.full
-def test_what_a_generation_lacks_is_said_before_the_first_call(results):
     with cosrec_job.server(0.0) as server:
         del server.models["asker:1"]
-        with pytest.raises(RunError, match="cosrec product_query"):
-            cosrec_job.work(results, server.url, "none", 2)
+        refused("cosrec product_query", cosrec_job.work, results, server.url, "none", 2, error=RunError)
         assert server.chats == 0

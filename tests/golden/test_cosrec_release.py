@@ -18,7 +18,7 @@ def released():
     return {name: corpus.load(mirror / "cosrec", name) for name in ("crowd", "curated")}
 
 
-def test_sizes_claims_and_topics(released):
+def test_sizes_claims_topics_labels_and_quirks(released):
     found = audit.overview(released)
     assert found["crowd"].tolist() == [291, 4606, 2329, 26.9, 1378, 9217, 8851, None, 538, None, None, None]
     assert found["curated"].tolist() == [20, 296, 150, 26.9, 94, None, None, 143, 52, 43, 225, 17464]
@@ -29,19 +29,11 @@ def test_sizes_claims_and_topics(released):
     topics = [topic(name) for name in released["curated"].qrels]
     assert sum(t.kind == "search" for t in topics) == 43
     assert len({t.intent for t in topics if t.kind == "recommendation"}) == 62
-
-
-def test_majority_labels(released):
     labels = majority_labels(released["crowd"])
     kinds = labels[["recommendation", "product_details", "search"]]
-    assert kinds.sum().tolist() == [654, 634, 408]
-    assert (kinds.sum(axis=1) == 0).sum() == 653
+    assert kinds.sum().tolist() == [654, 634, 408] and (kinds.sum(axis=1) == 0).sum() == 653
     assert (kinds.sum(axis=1) > 1).sum() == 20
-    assert labels["ties"].sum() == 243
-    assert (~labels["recorded"]).sum() == 277
-
-
-def test_quirks(released):
+    assert labels["ties"].sum() == 243 and (~labels["recorded"]).sum() == 277
     crowd = audit.find_quirks(released["crowd"]).groupby("quirk").size()
     curated = audit.find_quirks(released["curated"]).groupby("quirk").size()
     expected = {
@@ -52,6 +44,5 @@ def test_quirks(released):
     }  # fmt: skip
     assert {name: int(crowd[name]) for name in expected} == expected
     assert curated["user index without a user (as documented)"] == 62  # one index too many in every intent
-    assert curated["the longest variant is not the first"] == 83
-    assert curated["no document of grade 2"] == 7
+    assert curated["the longest variant is not the first"] == 83 and curated["no document of grade 2"] == 7
     assert crowd["the same grade for all aspects"] + curated["the same grade for all aspects"] == 293

@@ -11,18 +11,11 @@ import numpy as np
 from crs_lib.core.rng import stream
 
 KEPT = "kept"
-_NOUNS = (
-    "tent lamp kettle stove bottle blanket chair table clock mug pan knife rug shelf basket mirror".split()
-)
+_NOUNS = "tent lamp kettle stove bottle blanket chair table clock mug pan knife rug shelf basket mirror".split()  # fmt: skip
 _KINDS = "light sturdy small large red blue folding steel wooden quiet bright warm classic compact".split()
 _OPEN = ("I bought this for my kitchen", "We use it every day", "This was a gift for my brother", "It arrived on time")  # fmt: skip
 _MIDDLE = ("and it works as described", "but the handle is a little loose", "and the colour is nice", "and I would buy it again")  # fmt: skip
-_END = (
-    "The price was fair.",
-    "It is easy to clean.",
-    "It feels solid in the hand.",
-    "Not bad for what it is.",
-)
+_END = ("The price was fair.", "It is easy to clean.", "It feels solid in the hand.", "Not bad for what it is.")  # fmt: skip
 
 
 def asin(number):

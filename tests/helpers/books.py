@@ -39,26 +39,20 @@ READING = "## What this does not show\n\nWhether anybody feels greeted."
 def book(name, *, replace=None, drop=()):
     """A notebook that keeps every rule; ``replace`` gives other sources by the cell's key."""
     cells = [
-        ("opening", "markdown", OPENING.format(name=name), ()),
-        ("parameters", "code", PARAMETERS, ("parameters",)),
-        ("begin", "code", BEGIN, ()),
-        ("config-text", "markdown", "The settings, as they are checked.", ()),
-        ("config", "code", CONFIG, ()),
-        ("work-text", "markdown", "## How many words?\n\nThe words are written to a file.", ()),
-        ("work", "code", WORK, ()),
-        ("said", "code", FINDING, ("finding",)),
-        ("checks-text", "markdown", "## Checks", ()),
-        ("checks", "code", CHECKS, ("checks",)),
-        ("learnt-text", "markdown", "## What we learnt", ()),
-        ("learnt", "code", FINDING, ("finding",)),
-        ("reading", "markdown", READING, ()),
-        ("limits", "code", FINDING, ("finding",)),
-    ]
+        ("opening", "markdown", OPENING.format(name=name), ""), ("parameters", "code", PARAMETERS, "parameters"),
+        ("begin", "code", BEGIN, ""), ("config-text", "markdown", "The settings, as they are checked.", ""),
+        ("config", "code", CONFIG, ""),
+        ("work-text", "markdown", "## How many words?\n\nThe words are written to a file.", ""),
+        ("work", "code", WORK, ""), ("said", "code", FINDING, "finding"), ("checks-text", "markdown", "## Checks", ""),
+        ("checks", "code", CHECKS, "checks"), ("learnt-text", "markdown", "## What we learnt", ""),
+        ("learnt", "code", FINDING, "finding"), ("reading", "markdown", READING, ""),
+        ("limits", "code", FINDING, "finding"),
+    ]  # fmt: skip
     made = nbformat.v4.new_notebook()
     made.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    for key, kind, source, tags in (cell for cell in cells if cell[0] not in drop):
+    for key, kind, source, tag in (cell for cell in cells if cell[0] not in drop):
         new = nbformat.v4.new_code_cell if kind == "code" else nbformat.v4.new_markdown_cell
-        facts = {"metadata": {"tags": list(tags)}} if tags else {}
+        facts = {"metadata": {"tags": [tag]}} if tag else {}
         made.cells.append(new((replace or {}).get(key, source), id=key, **facts))
     return made
 

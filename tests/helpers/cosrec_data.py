@@ -5,16 +5,8 @@ import json
 from itertools import islice
 
 from crs_lib.core import paths
-from crs_lib.cosrec.records import (
-    AnnotatedTurn,
-    Buyer,
-    Conversation,
-    Intent,
-    IntentLabel,
-    Partition,
-    Rating,
-    Utterance,
-)
+from crs_lib.cosrec import records
+from crs_lib.cosrec.records import Buyer, Conversation, Intent, IntentLabel, Partition, Utterance
 
 
 def talk(name, *texts):
@@ -42,12 +34,12 @@ CURATED = Partition(
 S, R, D = IntentLabel("search", "q"), IntentLabel("recommendation", "q"), IntentLabel("product_details", "q")
 GRADES = {f"K_{n}": grades for n, grades in enumerate(
     [(5, 5, 4), (1, 2, 1), (3, 3, 3), (4, 4, 5), (2, 2, 1), (5, 4, 5)], 1)}  # fmt: skip
-VOTES = (AnnotatedTurn(0, ((R,), (R,), (R, S))), AnnotatedTurn(1, ((S,), (S,), (D,))))
+VOTES = (records.AnnotatedTurn(0, ((R,), (R,), (R, S))), records.AnnotatedTurn(1, ((S,), (S,), (D,))))
 CROWD = Partition(
     name="crowd",
     conversations={n: talk(n, "first please", "ok", "what is it?", "this", "thanks") for n in GRADES},
     annotations=dict.fromkeys(GRADES, VOTES),
-    ratings={name: tuple(Rating(g, g, g, g) for g in grades) for name, grades in GRADES.items()},
+    ratings={name: tuple(records.Rating(g, g, g, g) for g in grades) for name, grades in GRADES.items()},
 )
 
 

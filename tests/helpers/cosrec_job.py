@@ -9,7 +9,6 @@ from pathlib import Path
 
 from crs_lib.cosrec.generate import generate
 from crs_lib.cosrec.settings import GenerateSettings
-from tests.helpers.jobs import killed_when
 from tests.helpers.ollama_server import Faults, OllamaServer
 
 MODELS = {"writer:1": "c" * 64, "asker:1": "d" * 64}
@@ -43,16 +42,6 @@ def work(folder, url, run, conversations, source="sample"):
         retries=9, llm={"host": url, "slots": 8},
     )  # fmt: skip
     return generate(config, progress=False)
-
-
-def killed_until_done(server, job, targets):
-    """Start the job again and again, each time killed once so many requests came in; how often it was killed."""
-    times = 0
-    for target in [*targets, None]:
-        killed, ended = killed_when(CONTEXT, work, job, lambda to=target: to and server.chats >= to)
-        times += killed
-    assert ended == 0, f"the last start ended with {ended}"
-    return times
 
 
 def contents(folder):

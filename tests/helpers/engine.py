@@ -9,7 +9,7 @@ import hashlib
 import httpx
 import numpy as np
 
-from tests.helpers.raw_server import Answering, Served
+from tests.helpers.ollama_server import Handler, OllamaServer
 
 CONTEXT = 16_384  # a token is a byte here, so prompts are long
 WIDTH, LAYERS, HEADS, INNER = 64, 2, 4, 128
@@ -58,53 +58,10 @@ def write_model(path, seed=0):
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-class Engine(Served):
-    """The engine and the adapter; a context manager. ``url`` speaks Ollama, ``openai_url`` is the engine's own."""
+class _Handler(Handler):
+    """Chat requests, translated to the engine's own endpoint."""
 
-    def __init__(self, folder, model="random:bytes", seed=0):
-        from xllamacpp import CommonParams, Server
-
-        path = folder / "model.gguf"
-        self.model, self.digest = model, write_model(path, seed)
-        given = CommonParams()
-        given.model.path = str(path)
-        given.model_alias = {model}
-        given.n_ctx, given.n_parallel, given.n_gpu_layers = CONTEXT, 1, 0
-        given.cpuparams.n_threads = given.cpuparams_batch.n_threads = 1
-        given.n_threads_http, given.warmup, given.port, given.verbosity = 2, False, 0, -1
-        given.ui = given.fit_params = given.cache_prompt = False
-        given.force_pure_content_parser = True  # noise has no chat format to be parsed
-        self._engine = Server(given)
-        self.openai_url = str(self._engine.listening_address)
-        super().__init__(_Handler, owner=self)
-        self.client = httpx.Client(base_url=self.openai_url, timeout=60.0, trust_env=False)
-
-    def __exit__(self, *_):
-        super().__exit__()
-        self.client.close()
-        self._engine = None
-
-
-class _Handler(Answering):
-    """Ollama's paths, translated to the engine's chat endpoint."""
-
-    def do_GET(self):
-        owner = self.owner
-        entry = {"name": owner.model, "model": owner.model, "digest": owner.digest, "size": 1}
-        known = {"/api/version": {"version": "0.13.0"}, "/api/tags": {"models": [entry]}}
-        self.answer(known.get(self.path, {"error": "not found"}), 200 if self.path in known else 404)
-
-    def do_POST(self):
-        body = self.read()
-        if body.get("model") != self.owner.model:
-            return self.answer({"error": f"model '{body.get('model')}' not found"}, 404)
-        if self.path == "/api/show":
-            return self.answer({"model_info": {"llama.context_length": CONTEXT}, "details": {}}, 200)
-        if self.path != "/api/chat":
-            return self.answer({"error": "not found"}, 404)
-        return self._chat(body)
-
-    def _chat(self, body):
+    def chat(self, body, fault):
         options = body.get("options", {})
         prompt = "".join(f"<{m['role']}>{m['content']}</{m['role']}>\n" for m in body["messages"])
         wanted = {"prompt": f"{prompt}<assistant>", "n_predict": options.get("num_predict", 64)}
@@ -121,4 +78,33 @@ class _Handler(Answering):
             "message": {"role": "assistant", "content": found["content"]},
             "done_reason": "length" if found["stop_type"] == "limit" else "stop",
             "prompt_eval_count": found["tokens_evaluated"], "eval_count": found["tokens_predicted"],
-        }, 200)  # fmt: skip
+        })  # fmt: skip
+
+
+class Engine(OllamaServer):
+    """The engine and the adapter; a context manager. ``url`` speaks Ollama, ``openai_url`` is the engine's own."""
+
+    handler, model = _Handler, "random:bytes"
+
+    def __init__(self, folder):
+        from xllamacpp import CommonParams, Server
+
+        path = folder / "model.gguf"
+        self.digest = write_model(path)
+        given = CommonParams()
+        given.model.path = str(path)
+        given.model_alias = {self.model}
+        given.n_ctx, given.n_parallel, given.n_gpu_layers = CONTEXT, 1, 0
+        given.cpuparams.n_threads = given.cpuparams_batch.n_threads = 1
+        given.n_threads_http, given.warmup, given.port, given.verbosity = 2, False, 0, -1
+        given.ui = given.fit_params = given.cache_prompt = False
+        given.force_pure_content_parser = True  # noise has no chat format to be parsed
+        self._engine = Server(given)
+        self.openai_url = str(self._engine.listening_address)
+        super().__init__({self.model: self.digest}, context=CONTEXT)
+        self.client = httpx.Client(base_url=self.openai_url, timeout=60.0, trust_env=False)
+
+    def __exit__(self, *_):
+        super().__exit__()
+        self.client.close()
+        self._engine = None

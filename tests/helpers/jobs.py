@@ -76,6 +76,17 @@ def killed_when(context, work, job, condition):
     return killed, process.exitcode
 
 
+def killed_until_done(context, work, job, targets, reached, then=lambda: None):
+    """Start the job again and again, each time killed once so much was reached; how often it was killed."""
+    times = 0
+    for target in [*targets, None]:
+        killed, ended = killed_when(context, work, job, lambda to=target: to and reached() >= to)
+        times += killed
+        then()
+    assert ended == 0, f"the last start ended with {ended}"
+    return times
+
+
 def alive(pid):
     """Whether a process runs (one that only its parent has not yet noticed to be dead does not)."""
     try:

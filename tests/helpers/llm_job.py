@@ -16,8 +16,8 @@ from crs_lib.core import paths
 from crs_lib.llm.client import CACHE
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.logged import ImportConfig, import_logs
-from tests.helpers.jobs import killed_when
-from tests.helpers.ollama_server import Faults, OllamaServer
+from tests.helpers import jobs
+from tests.helpers.ollama_server import OllamaServer
 
 FILES = ("dialogues.jsonl", "judge_scores.jsonl", "results.jsonl")
 IMPORTED = "-imported"
@@ -94,8 +94,7 @@ class Marking(OllamaServer):
 
 
 def _mark(body):
-    told = json.dumps(body, sort_keys=True).encode()
-    return int.from_bytes(hashlib.sha256(told).digest()[:6])
+    return int.from_bytes(hashlib.sha256(json.dumps(body, sort_keys=True).encode()).digest()[:6])
 
 
 @dataclass
@@ -132,22 +131,20 @@ def killed_until_done(server, job, targets):
     """Start the job again and again, each time killed once so many different questions were asked. Returns
     what had become of the questions at each kill.
     """
-    kills, folder, run = Kills(), Path(job[0]), job[2]
-    for target in [*targets, None]:
-        killed, ended = killed_when(CONTEXT, work, job, lambda to=target: to and len(set(server.asked)) >= to)
-        kills.times += killed
-        kills.count(server, folder / "movies" / run / CACHE)
-    assert ended == 0, f"the last start ended with {ended}"
+    kills, cache, asked = Kills(), Path(job[0]) / "movies" / job[2] / CACHE, lambda: len(set(server.asked))
+    count = lambda: kills.count(server, cache)  # noqa: E731
+    kills.times = jobs.killed_until_done(CONTEXT, work, job, targets, asked, count)
     return kills
 
 
 def killed_at_moments(job, moments):
     """Start the job, each time killed after so many seconds; how often it was really killed."""
-    kills = 0
-    for moment in moments:
+
+    def killed(moment):
         ends = time.monotonic() + moment
-        kills += killed_when(CONTEXT, work, job, lambda ends=ends: time.monotonic() >= ends)[0]
-    return kills
+        return jobs.killed_when(CONTEXT, work, job, lambda: time.monotonic() >= ends)[0]
+
+    return sum(map(killed, moments))
 
 
 def contents(folder):
@@ -163,14 +160,6 @@ def duplicates(folder, name):
     rows = [json.loads(line) for line in (Path(folder) / name).read_text().splitlines()]
     keys = [(row.get("model") or row.get("model_name"), row["session_id"]) for row in rows]
     return len(keys) - len(set(keys)), len(keys)
-
-
-def under_faults(folder, size, share):
-    """The job against a server that fails in a share of the calls: the run's folder, and the server with its counts."""
-    names = models(size[0])
-    faults = {name: Faults(rate=share, seed=number) for number, name in enumerate(names)}
-    with OllamaServer(names, faults=faults) as server:
-        return work(folder, server.url, "faults", *size), server
 
 
 def log_of(folder):

@@ -99,8 +99,7 @@ def figure():
 
 def retriever():
     specs = ("coverage", "bm25+coverage")
-    config = RetrieveSettings(run="mine", router="views", retrievers=specs, mapping="")
-    STUDY.run("retrieve", config)
+    STUDY.run("retrieve", RetrieveSettings(run="mine", router="views", retrievers=specs, mapping=""))
     folder = paths.run_folder("cosrec", "mine")
     made = build("coverage", {"tent": "a light tent", "lamp": "a lamp", "stove": "gas"})
     return {

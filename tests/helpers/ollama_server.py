@@ -8,11 +8,9 @@ import json
 import random
 import socket
 import threading
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from crs_lib.llm.template import answer as template_answer
 from tests.helpers.raw_server import Answering, Served
@@ -20,7 +18,7 @@ from tests.helpers.raw_server import Answering, Served
 # What can be made to go wrong with one chat request.
 FAULTS = (
     "drop", "400", "404", "429", "500", "503", "broken", "prose", "empty", "think", "think_field", "truncate",
-    "cut", "noise", "hang", "no_done", "error_line", "endless", "drip",
+    "cut", "noise", "hang", "no_done", "endless", "drip",
 )  # fmt: skip
 NOISE = "<script>alert(1)</script> {curly} $dollar \x00\x07\x1b[31m \u202e \ud800 </td>"
 DIGEST = "5" * 64
@@ -45,6 +43,106 @@ class Faults:
         return chance.choice(list(self.kinds)) if chance.random() < self.rate else ""
 
 
+class Handler(Answering):
+    """The paths of both; ``chat`` gives the whole answer to a chat request that does not fail before."""
+
+    def do_GET(self):
+        owner = self.owner
+        owner.counts.update([self.path])
+        facts = {"size": 1, "modified_at": "2026-01-01T00:00:00Z"}
+        tags = [{"name": name, "model": name, "digest": one, **facts} for name, one in owner.models.items()]
+        models = [{"id": name, "object": "model", "max_model_len": owner.context} for name in owner.models]
+        known = {
+            "/api/version": {"version": owner.version}, "/api/tags": {"models": tags},
+            "/v1/models": {"object": "list", "data": models}, "/stats": {"chats": owner.chats, "busy": owner.busy},
+        }  # fmt: skip
+        self.answer(known.get(self.path, {"error": "not found"}), 200 if self.path in known else 404)
+
+    def do_POST(self):
+        owner = self.owner
+        if owner._stopped.is_set():
+            return self._hang_up()
+        told = self.rfile.read(size := int(self.headers.get("content-length", 0)))
+        if len(told) < size:  # the client died while it wrote
+            return self._hang_up()
+        body = json.loads(told or b"{}")
+        model = str(body.get("model"))
+        full = owner.full(model)
+        if self.path == "/api/show":
+            if full not in owner.models:
+                return self.answer({"error": f"model '{model}' not found"}, 404)
+            return self.answer({"model_info": {"tiny.context_length": owner.context}, "details": {}})
+        if self.path == "/api/generate":  # without a prompt: the model leaves the memory
+            owner.counts.update(["unload" if body.get("keep_alive") == 0 else "load"])
+            return self.answer({"model": model, "response": "", "done": True, "done_reason": "unload"})
+        if self.path not in ("/api/chat", "/v1/chat/completions"):
+            return self.answer({"error": "not found"}, 404)
+        fault = owner.fault(body, {name.lower(): value for name, value in self.headers.items()})
+        if full not in owner.models:
+            return self.answer({"error": f"model '{model}' not found, try pulling it first"}, 404)
+        if body.get("tools") and owner.tools is None:
+            return self.answer({"error": f"{model} does not support tools"}, 400)
+        owner.work()
+        if fault == "hang":
+            owner._stopped.wait(30)
+        if fault in ("endless", "drip"):
+            return self._on_and_on(b'{"model": "tiny", "text": "' if fault == "drip" else b"x" * 2**16, fault)
+        if fault.isdigit():
+            said = {"400": "invalid options", "429": "too many requests"}.get(fault, "server error")
+            return self.answer({"error": said}, int(fault), {"retry-after": "0"})
+        if fault == "broken":
+            return self.answer(b'{"model": "tiny", "message": {"content": "half')
+        return self.chat(body, fault)
+
+    def _on_and_on(self, piece, fault):
+        """An answer that never ends: as fast as it can be read, or a few bytes every tenth of a second."""
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        while not self.owner._stopped.is_set():
+            self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+            self.wfile.flush()
+            if fault == "drip":
+                self.owner._stopped.wait(0.1)
+
+    def chat(self, body, fault):
+        owner, openai = self.owner, self.path.startswith("/v1")
+        prompt = "\n".join(str(m.get("content") or "") for m in body["messages"])
+        options = body if openai else body.get("options") or {}
+        form = ((body.get("response_format") or {}).get("json_schema") or {}).get("schema")
+        form, seed = form if openai else body.get("format"), int(options.get("seed") or 0)
+        text = owner.text(prompt, form, seed, fault)
+        calls = list(owner.tools(body)) if body.get("tools") else []
+        text = "" if calls else text
+        thinking = "Let me see." if fault == "think_field" else None
+        stop = "length" if fault == "cut" else "stop"
+        used = 1 if fault == "truncate" else len(prompt) // 4 + len(prompt.split())
+        said = {"role": "assistant", "content": text, "reasoning_content" if openai else "thinking": thinking}
+        for number, (name, told) in enumerate(calls):
+            told = json.dumps(told) if openai and not isinstance(told, str) else told
+            call = {"id": f"call-{number}", "type": "function", "function": {"name": name, "arguments": told}}
+            said.setdefault("tool_calls", []).append(call)
+        made, send = owner.tokens(body, text), self._half if fault == "drop" else self.answer
+        if openai:
+            usage = {"prompt_tokens": used, "completion_tokens": made}
+            choice = {"index": 0, "message": said, "finish_reason": stop}
+            return send({"model": body["model"], "choices": [choice], "usage": usage})
+        return send({
+            "model": body["model"], "created_at": "2026-01-01T00:00:00Z", "message": said, "done": fault != "no_done",
+            "done_reason": stop, "prompt_eval_count": used, "eval_count": made, "total_duration": 1,
+        })  # fmt: skip
+
+    def _half(self, record):
+        data = json.dumps(record)
+        self.answer(data[: len(data) // 2], headers={"content-length": str(len(data))})
+        self._hang_up()
+
+    def _hang_up(self):
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+
 class OllamaServer(Served):
     """The server; a context manager. ``url`` is its address, ``bodies`` the chat requests it got.
 
@@ -53,29 +151,22 @@ class OllamaServer(Served):
     ``delay`` seconds pass per answer, of which ``slots`` run at a time. ``faults`` are for all, or a dict by model.
     """
 
+    handler = Handler
+
     def __init__(
         self, models=("tiny:latest",), *, answer=template_answer, tools=None, faults=None, delay=0.0, slots=64,
-        context=32_768, version="0.13.0", port=0,
+        context=32_768, version="0.13.0",
     ):  # fmt: skip
         self.models = dict(models) if isinstance(models, dict) else dict.fromkeys(models, DIGEST)
-        self.answer, self.delay, self.context, self.version = answer, delay, context, version
-        self.tools = tools
+        self.answer, self.tools, self.context, self.version = answer, tools, context, version
         self.faults = faults if isinstance(faults, dict) else dict.fromkeys(self.models, faults or Faults())
         self.counts, self.given = Counter(), Counter()
         self.bodies, self.headers = [], []
-        self.most_at_once = self._now = 0
-        self.busy = 0.0
-        self._lock, self._slots = threading.Lock(), threading.Semaphore(slots)
-        self._stopped = threading.Event()
-        super().__init__(_Handler, port, owner=self)
-
-    def __exit__(self, *_):
-        self._stopped.set()
-        super().__exit__()
+        super().__init__(self.handler, delay, slots)
 
     @property
     def chats(self):
-        """How many chat or generate requests came in, failed ones included."""
+        """How many chat requests came in, failed ones included."""
         return self.counts["chat"]
 
     def full(self, model):
@@ -94,17 +185,6 @@ class OllamaServer(Served):
             self.given.update([kind] if kind else [])
             return kind
 
-    def work(self):
-        with self._slots:
-            with self._lock:
-                self._now += 1
-                self.most_at_once = max(self.most_at_once, self._now)
-            started = time.perf_counter()
-            self._stopped.wait(self.delay)
-            with self._lock:
-                self._now -= 1
-                self.busy += time.perf_counter() - started
-
     def text(self, prompt, schema, seed, fault):
         """The text of an answer, with the fault in it."""
         if fault == "empty":
@@ -120,184 +200,11 @@ class OllamaServer(Served):
         return len(text) // 4
 
 
-class _Handler(Answering):
-    def do_GET(self):
-        owner = self.owner
-        owner.counts.update([self.path])
-        if self.path == "/api/version":
-            self.answer({"version": owner.version})
-        elif self.path == "/api/tags":
-            self.answer({"models": [_entry(name, digest) for name, digest in owner.models.items()]})
-        elif self.path == "/api/ps":
-            models = [{**_entry(n, d), "context_length": owner.context} for n, d in owner.models.items()]
-            self.answer({"models": models})
-        elif self.path == "/v1/models":
-            data = [{"id": name, "object": "model", "max_model_len": owner.context} for name in owner.models]
-            self.answer({"object": "list", "data": data})
-        elif self.path == "/stats":
-            self.answer({"chats": owner.chats, "busy": owner.busy, "most_at_once": owner.most_at_once})
-        else:
-            self.answer({"error": "not found"}, 404)
-
-    def do_POST(self):
-        owner = self.owner
-        if owner._stopped.is_set():
-            return self._hang_up()
-        told = self.rfile.read(size := int(self.headers.get("content-length", 0)))
-        if len(told) < size:  # the client died while it wrote
-            return self._hang_up()
-        body = json.loads(told or b"{}")
-        model = str(body.get("model"))
-        full = owner.full(model)
-        if self.path == "/api/show":
-            if full not in owner.models:
-                return self.answer({"error": f"model '{model}' not found"}, 404)
-            return self.answer({"model_info": {"tiny.context_length": owner.context}, "details": {}})
-        if self.path not in ("/api/chat", "/api/generate", "/v1/chat/completions"):
-            return self.answer({"error": "not found"}, 404)
-        if self.path == "/api/generate" and not body.get("prompt"):
-            owner.counts.update(["unload" if body.get("keep_alive") == 0 else "load"])
-            return self.answer({"model": model, "response": "", "done": True, "done_reason": "unload"})
-        fault = owner.fault(body, {name.lower(): value for name, value in self.headers.items()})
-        if full not in owner.models:
-            return self.answer({"error": f"model '{model}' not found, try pulling it first"}, 404)
-        if body.get("tools") and owner.tools is None:
-            return self.answer({"error": f"{model} does not support tools"}, 400)
-        owner.work()
-        if fault == "hang":
-            owner._stopped.wait(30)
-        if fault in ("endless", "drip"):
-            return self._on_and_on(b'{"model": "tiny", "text": "' if fault == "drip" else b"x" * 2**16, fault)
-        if fault.isdigit():
-            said = {"400": "invalid options", "429": "too many requests"}.get(fault, "server error")
-            return self.answer({"error": said}, int(fault), {"retry-after": "0"})
-        if fault == "broken":
-            return self.answer(b'{"model": "tiny", "message": {"content": "half')
-        return self._chat(body, fault)
-
-    def _on_and_on(self, piece, fault):
-        """An answer that never ends: as fast as it can be read, or a few bytes every tenth of a second."""
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("transfer-encoding", "chunked")
-        self.end_headers()
-        while not self.owner._stopped.is_set():
-            self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
-            self.wfile.flush()
-            if fault == "drip":
-                self.owner._stopped.wait(0.1)
-
-    def _chat(self, body, fault):
-        openai = self.path.startswith("/v1")
-        messages = body.get("messages") or [{"content": body.get("prompt", "")}]
-        prompt = "\n".join(str(m.get("content") or "") for m in messages)
-        if openai:
-            schema = ((body.get("response_format") or {}).get("json_schema") or {}).get("schema")
-            seed = int(body.get("seed") or 0)
-        else:
-            schema = body.get("format") or None
-            seed = int((body.get("options") or {}).get("seed") or 0)
-        text = self.owner.text(prompt, schema, seed, fault)
-        thinking = "Let me see." if fault == "think_field" else None
-        used = 1 if fault == "truncate" else len(prompt) // 4 + len(prompt.split())
-        owner = self.owner
-        calls = list(owner.tools(body)) if body.get("tools") and owner.tools else []
-        text = "" if calls else text
-        stop = "length" if fault == "cut" else "stop"
-        facts = _Facts(text, thinking, stop, used, owner.tokens(body, text), fault, calls)
-        if openai:
-            return self._openai(body, facts)
-        field = "response" if self.path == "/api/generate" else "message"
-        if body.get("stream", True):
-            return self._stream(body, facts, field)
-        done = fault != "no_done"
-        send = self._half if fault == "drop" else self.answer
-        return send({**_piece(body, facts, field, facts.text), **facts.end(done)})
-
-    def _openai(self, body, facts):
-        message = {"role": "assistant", "content": facts.text, "reasoning_content": facts.thinking}
-        if facts.calls:
-            message["tool_calls"] = [
-                {"id": f"call-{i}", "type": "function",
-                 "function": {"name": name, "arguments": told if isinstance(told, str) else json.dumps(told)}}
-                for i, (name, told) in enumerate(facts.calls)
-            ]  # fmt: skip
-        choice = {"index": 0, "message": message, "finish_reason": facts.stop}
-        usage = {"prompt_tokens": facts.used, "completion_tokens": facts.made}
-        send = self._half if facts.fault == "drop" else self.answer
-        send({"model": body["model"], "choices": [choice], "usage": usage})
-
-    def _stream(self, body, facts, field):
-        self.send_response(200)
-        self.send_header("content-type", "application/x-ndjson")
-        self.send_header("transfer-encoding", "chunked")
-        self.end_headers()
-        pieces = [facts.text[i : i + 4096] for i in range(0, len(facts.text), 4096)] or [""]
-        for piece in pieces:
-            self._chunk({**_piece(body, facts, field, piece), "done": False})
-        if facts.fault == "drop":
-            self.wfile.flush()
-            return self._hang_up()
-        if facts.fault == "error_line":
-            self._chunk({"error": "the runner stopped"})
-        elif facts.fault != "no_done":
-            self._chunk({**_piece(body, facts, field, ""), **facts.end(True)})
-        self.wfile.write(b"0\r\n\r\n")
-        self.wfile.flush()
-        return None
-
-    def _chunk(self, record):
-        line = json.dumps(record).encode() + b"\n"
-        self.wfile.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
-
-    def _half(self, record):
-        data = json.dumps(record)
-        self.answer(data[: len(data) // 2], headers={"content-length": str(len(data))})
-        self._hang_up()
-
-    def _hang_up(self):
-        self.close_connection = True
-        self.connection.shutdown(socket.SHUT_RDWR)
-
-
-@dataclass(frozen=True)
-class _Facts:
-    text: str
-    thinking: str | None
-    stop: str
-    used: int
-    made: int
-    fault: str
-    calls: Sequence[tuple[str, Any]] = ()
-
-    def end(self, done):
-        return {
-            "done": done, "done_reason": self.stop, "prompt_eval_count": self.used, "eval_count": self.made,
-            "total_duration": 1,
-        }  # fmt: skip
-
-
-def _piece(body, facts, field, text):
-    said = text
-    if field == "message":
-        said = {"role": "assistant", "content": text, "thinking": facts.thinking}
-        if facts.calls and not body.get("stream", True):
-            said["tool_calls"] = [{"function": {"name": n, "arguments": told}} for n, told in facts.calls]
-    return {"model": body["model"], "created_at": "2026-01-01T00:00:00Z", field: said}
-
-
-def _entry(name, digest):
-    return {"name": name, "model": name, "digest": digest, "size": 1, "modified_at": "2026-01-01T00:00:00Z"}
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", nargs="+", default=["tiny:latest"])
     parser.add_argument("--delay", type=float, default=0.0)
     parser.add_argument("--slots", type=int, default=64)
-    parser.add_argument("--port", type=int, default=0)
-    given = parser.parse_args()
-    with OllamaServer(given.models, delay=given.delay, slots=given.slots, port=given.port) as server:
+    with OllamaServer(**vars(parser.parse_args())) as server:
         print(server.url, flush=True)
         threading.Event().wait()
 

@@ -29,8 +29,7 @@ def _tensor(name, kind, *sizes):
 def mean_of_tokens():
     """The model: input_ids (texts, tokens) as floats, and their mean over the tokens, (texts, 1)."""
     cast = _message((1, "input_ids"), (2, "x"), (4, "Cast"), (5, _message((1, "to"), (3, 1), (20, 2))))
-    axes = _message((1, "axes"), (8, 1), (20, 7))
-    mean = _message((1, "x"), (2, "logits"), (4, "ReduceMean"), (5, axes))
+    mean = _message((1, "x"), (2, "logits"), (4, "ReduceMean"), (5, _message((1, "axes"), (8, 1), (20, 7))))
     inputs, outputs = _tensor("input_ids", 7, "texts", "tokens"), _tensor("logits", 1, "texts", 1)
     graph = _message((1, cast), (1, mean), (2, "mean"), (11, inputs), (12, outputs))
     return _message((1, 8), (8, _message((1, ""), (2, 13))), (7, graph))

@@ -2,8 +2,6 @@
 
 import json
 import sys
-import threading
-import time
 from pathlib import Path
 
 from crs_lib.simulate.conversation import conversation_id
@@ -66,37 +64,25 @@ def odd(folder, how):
 
 class ProgramServer(Served):
     """A program behind an address; ``answer(request)`` gives a status and a JSON value or a text.
-    ``requests`` holds what came in. Each answer takes ``delay`` seconds, of which ``slots`` run at a time;
-    ``busy`` counts the seconds worked.
+    ``requests`` holds what came in.
     """
 
     def __init__(self, answer, delay=0.0, slots=64):
-        self.answer, self.delay = answer, delay
-        self.requests, self.busy = [], 0.0
-        self._slots, self._lock = threading.Semaphore(slots), threading.Lock()
-        super().__init__(_Handler, program=self)
+        self.program, self.requests = answer, []
+        super().__init__(_Handler, delay, slots)
         self.url += "/reply"
-
-    def work(self, request):
-        """The status and the body for a request, after the delay."""
-        with self._slots:
-            began = time.perf_counter()
-            with self._lock:
-                self.requests.append(request)
-            time.sleep(self.delay)
-            found = self.answer(request)
-            with self._lock:
-                self.busy += time.perf_counter() - began
-        return found
 
 
 class _Handler(Answering):
     def do_POST(self):
-        status, value = self.program.work(self.read())
+        request = self.read()
+        self.owner.requests.append(request)
+        self.owner.work()
+        status, value = self.owner.program(request)
         if status is None:  # the connection ends without an answer
             self.close_connection = True
             return
         self.answer(value, status)
 
     def do_GET(self):
-        self.answer({"requests": len(self.program.requests), "busy": self.program.busy})
+        self.answer({"requests": self.owner.turns, "busy": self.owner.busy})

@@ -17,20 +17,36 @@ class _Quiet(ThreadingHTTPServer):
 
 
 class Served:
-    """A server in the background; ``facts`` become attributes of its handler."""
+    """A server in the background, the ``owner`` of its handler, to which ``facts`` are attributes, too. An answer
+    that calls ``work`` takes ``delay`` seconds, of which ``slots`` run at a time; ``turns`` and ``busy`` count.
+    """
 
-    def __init__(self, handler, port=0, **facts):
-        self._http = _Quiet(("127.0.0.1", port), type("Handler", (handler,), facts))
-        self.port = int(self._http.server_address[1])
-        self.url = f"http://127.0.0.1:{self.port}"
+    def __init__(self, handler, delay=0.0, slots=64, **facts):
+        self._http = _Quiet(("127.0.0.1", 0), type("Handler", (handler,), {"owner": self, **facts}))
+        self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
+        self.delay, self.busy, self.turns, self.most_at_once, self._now = delay, 0.0, 0, 0, 0
+        self._lock, self._slots = threading.Lock(), threading.Semaphore(slots)
+        self._stopped = threading.Event()
 
     def __enter__(self):
         threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
     def __exit__(self, *_):
+        self._stopped.set()
         self._http.shutdown()
         self._http.server_close()
+
+    def work(self):
+        with self._slots:
+            with self._lock:
+                self.turns, self._now = self.turns + 1, self._now + 1
+                self.most_at_once = max(self.most_at_once, self._now)
+            started = time.perf_counter()
+            self._stopped.wait(self.delay)
+            with self._lock:
+                self._now -= 1
+                self.busy += time.perf_counter() - started
 
 
 class Answering(BaseHTTPRequestHandler):

@@ -30,9 +30,7 @@ ROUNDING_TIMES = np.array(
     dtype=float,
 ).reshape(22, 3)
 # Shrout and Fleiss (1979), table 2: six targets, four judges.
-SHROUT_FLEISS = np.array(
-    [[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]]
-)
+SHROUT_FLEISS = np.array([[9, 6, 8, 7, 10, 6], [2, 1, 4, 1, 5, 2], [5, 3, 6, 2, 6, 4], [8, 2, 8, 6, 9, 7]]).T
 # Krippendorff (2011), part C: four observers, twelve units.
 KRIPPENDORFF = np.array([
     [1, 2, 3, 3, 2, 1, 4, 1, 2, np.nan, np.nan, np.nan], [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, np.nan, 3],

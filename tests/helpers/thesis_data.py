@@ -17,10 +17,8 @@ def folder():
     return found if found and found.is_dir() else None
 
 
-external = [
-    pytest.mark.external,
-    pytest.mark.skipif(folder() is None, reason="the thesis's logs are not here (CRS_MIRROR)"),
-]
+missing = pytest.mark.skipif(folder() is None, reason="the thesis's logs are not here (CRS_MIRROR)")
+external = [pytest.mark.external, missing]
 
 
 def choice(convention, **settings):

@@ -58,10 +58,7 @@ def expansions(template, slot):
 def every_text(name, slot="Qzvx"):
     """Texts by section: those of a wording file ("user", "user_b", "system"), or of the fields' rows ("fields")."""
     found = rows() if name == "fields" else prompts.sections(name)
-    return {
-        section: [text for line in lines for text in expansions(line, slot)]
-        for section, lines in found.items()
-    }
+    return {part: [text for one in lines for text in expansions(one, slot)] for part, lines in found.items()}
 
 
 def rows():

@@ -25,6 +25,29 @@ systems: list[str] = [
 ]  # systems, in order
 note: str = "a # b = c"  # papermill's own reader would cut this default
 limits: dict[str, int] = {"low": 1}  # bounds"""
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+LONG = "Follows the user's logged state and shows the films of the largest part of it that any film meets."
+SOURCES = {  # the broken rule by a cell and what it holds instead
+    ("work", "def f():\n    return 1"): "'def'", ("work", "class A:\n    x = 1"): "'class'",
+    ("work", "try:\n    x = 1\nfinally:\n    x = 2"): "'try'", ("work", "while False:\n    x = 1"): "'while'",
+    ("work", "f = lambda: 1"): "'lambda'", ("work", "%matplotlib inline"): "no magics", ("work", "!ls"): "no magics",
+    ("work", "\n".join(f"x{i} = {i}" for i in range(9))): "9 lines", ("work", ""): "empty",
+    ("opening", "Hello"): "starts with '# '",
+    ("opening", "# 01_hello\n\nInput: none. Output: none. `papermill 01_hello.ipynb`"): "'?' is missing",
+    ("opening", "# 01\n\nWhy? Input: none. Output: none. `papermill 02_other.ipynb`"): "papermill 01_hello.ipynb",
+    ("reading", books.READING + " It has 2 words."): "number typed by hand",
+    ("parameters", 'run: str = "smoke"'): "no trailing comment",
+    ("parameters", 'run: str = "a=b"  # name'): "no '=' or '#'",
+    ("parameters", "run = 1"): "expected 'name: type = literal",
+    ("parameters", books.PARAMETERS + "\nspare: int = 1  # unused"): "'spare' is never used",
+    ("begin", "import crs_lib"): "notebooks.begin()", ("config", "count"): "checked config",
+    ("checks", "print(count)"): "must hold asserts",
+}  # fmt: skip
+END = {"## What we learnt": "finding", "## What this does not show": "finding"}
 
 
 def by_name(cell=CELL):
@@ -71,8 +94,7 @@ def test_mistyped_text_is_refused_with_what_was_expected(name, text):
     parameter = by_name()[name]
     with pytest.raises(InputError) as caught:
         parameter.from_text(text)
-    assert repr(name) in str(caught.value)
-    assert parameter.annotation in str(caught.value)
+    assert repr(name) in str(caught.value) and parameter.annotation in str(caught.value)
 
 
 @pytest.mark.parametrize(("parameter", "value", "says"), [
@@ -105,13 +127,6 @@ def test_unknown_names_get_a_suggestion_and_help_has_a_line_a_parameter():
     assert lines[5].endswith('systems, in order [["tracker", "echo"]]')
 
 
-_json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=12,
-)
-
-
 @given(st.lists(_json, max_size=4))
 def test_every_json_list_passes_unchanged(value):
     assert _Parameter("x", "list", [], "").checked(value) == value
@@ -122,9 +137,6 @@ def test_a_literal_default_survives_being_written_in_a_cell(text):
     cell = f"note: str = {text!r}  # a text\nseed: int = 1  # next"
     found = by_name(cell)
     assert found["note"].default == text and found["note"].help == "a text"
-
-
-LONG = "Follows the user's logged state and shows the films of the largest part of it that any film meets."
 
 
 def cells(frame):
@@ -169,24 +181,6 @@ def test_a_good_notebook_breaks_no_rule_and_numbers_in_names_are_no_results(good
     assert rules(good) == []
     text = books.READING + " Next: `04_evaluate` and [05](05_analyze.ipynb)."
     assert changed(good, tmp_path, lambda cells, _: cells["reading"].update(source=text)) == []
-
-
-SOURCES = {  # the broken rule by a cell and what it holds instead
-    ("work", "def f():\n    return 1"): "'def'", ("work", "class A:\n    x = 1"): "'class'",
-    ("work", "try:\n    x = 1\nfinally:\n    x = 2"): "'try'", ("work", "while False:\n    x = 1"): "'while'",
-    ("work", "f = lambda: 1"): "'lambda'", ("work", "%matplotlib inline"): "no magics", ("work", "!ls"): "no magics",
-    ("work", "\n".join(f"x{i} = {i}" for i in range(9))): "9 lines", ("work", ""): "empty",
-    ("opening", "Hello"): "starts with '# '",
-    ("opening", "# 01_hello\n\nInput: none. Output: none. `papermill 01_hello.ipynb`"): "'?' is missing",
-    ("opening", "# 01\n\nWhy? Input: none. Output: none. `papermill 02_other.ipynb`"): "papermill 01_hello.ipynb",
-    ("reading", books.READING + " It has 2 words."): "number typed by hand",
-    ("parameters", 'run: str = "smoke"'): "no trailing comment",
-    ("parameters", 'run: str = "a=b"  # name'): "no '=' or '#'",
-    ("parameters", "run = 1"): "expected 'name: type = literal",
-    ("parameters", books.PARAMETERS + "\nspare: int = 1  # unused"): "'spare' is never used",
-    ("begin", "import crs_lib"): "notebooks.begin()", ("config", "count"): "checked config",
-    ("checks", "print(count)"): "must hold asserts",
-}  # fmt: skip
 
 
 @pytest.mark.parametrize(("cell", "source"), SOURCES)
@@ -247,9 +241,6 @@ def test_too_much_code_and_too_much_text(good, tmp_path):
     more = [nbformat.v4.new_markdown_cell("More.") for _ in range(3)]
     many = changed(good, tmp_path, lambda _, book: book.cells.__setitem__(slice(3, 3), more))
     assert many == ["58 % of the cells are text (7 of 12); expected 40 to 50 %"]
-
-
-END = {"## What we learnt": "finding", "## What this does not show": "finding"}
 
 
 def told(good, folder, sections, questions="1. Who?"):

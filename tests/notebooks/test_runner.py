@@ -25,6 +25,59 @@ folder = paths.run_folder("movies", run)
 tables.write_json(folder / "words.json", config)
 tables.write_json(folder / "here.json", here)
 text = " ".join((parts * count)[:count])"""
+FAILURES = {
+    "from crs_lib.core.errors import InputError\nraise InputError('seed -1 is not usable')": (
+        InputError, "01_hello: seed -1 is not usable\n(the notebook as far as it came: ", "seed -1",
+    ),
+    "x = 3\ny = x / 0": (
+        RunError, "01_hello, cell [4]: ZeroDivisionError: division by zero\n  at: y = x / 0\n(the", "ZeroDivision",
+    ),
+    "import os\nos.kill(os.getpid(), 9)": (RunError, "its Python process ended without an answer", None),
+    "import warnings\nwarnings.warn('odd numbers')": (RunError, "UserWarning: odd numbers", "odd numbers"),
+}  # fmt: skip
+# A manager that takes its time, so that nbclient sees what becomes of the cell that was interrupted: that it
+# answers with an error before its kernel is asked to end, or that its kernel is dead before all is cleaned up.
+SLOWLY = """
+import asyncio, sys
+from jupyter_client.manager import AsyncKernelManager
+
+async def slowly(self, restart=False, plain=AsyncKernelManager.{method}):
+    await asyncio.sleep(2.5)
+    await plain(self, restart=restart)
+
+AsyncKernelManager.{method} = slowly
+from crs_lib.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+PROGRAMS = {
+    "as it is": ["-m", "crs_lib"],
+    "the cell answers": ["-c", SLOWLY.format(method="_async_request_shutdown")],
+    "the kernel is dead": ["-c", SLOWLY.format(method="_async_cleanup_resources")],
+}
+READS = """before = paths.run_folder("movies", run) / "words.json"
+folder = before.parent
+text = before.read_text() and " ".join((parts * count)[:count])
+print("one")
+print("two", flush=True)
+import sys; print("three"); sys.stdout.flush(); print("four")
+config"""
+WARNS = """
+import sys, types, warnings
+from crs_lib import notebooks
+notebooks.begin()
+
+def caused_by(module, category):
+    try:
+        warnings.warn_explicit("old", category, "x.py", 1, module=module)
+    except Warning:
+        return "error"
+    return "silent"
+
+for category in (UserWarning, RuntimeWarning, DeprecationWarning, FutureWarning, ResourceWarning):
+    print(category.__name__, *(caused_by(m, category) for m in ("__main__", "crs_lib.core.text", "pandas.core")))
+import pandas as pd
+print(*pd.Series([-0.0004, -0.0006]).to_string(index=False).split())
+"""
 
 
 @pytest.fixture
@@ -49,9 +102,7 @@ def test_a_run_gets_its_parameters_and_the_environment_of_its_runner(results, tm
     monkeypatch.chdir(tmp_path)
     source = books.write(tmp_path / "a {b}", "01_hello", replace={"work": ENVIRONMENT})
     before = source.read_bytes()
-
     out = notebooks.run(source, {"run": "007", "count": 3, "parts": ["a", "b"], "options": {"x": [1, None]}})
-
     assert out == results / "movies" / "007" / "notebooks" / "01_hello.ipynb"
     config = {"count": 3, "loud": False, "options": {"x": [1, None]}, "parts": ["a", "b"], "weight": 0.5}
     here = {"library": str(paths.ROOT / "crs_lib"), "folder": str(tmp_path), "bars": "off", "live": False}
@@ -70,8 +121,7 @@ def test_a_run_gets_its_parameters_and_the_environment_of_its_runner(results, tm
     ({"run": "../x"}, "cannot be a folder"),
 ])  # fmt: skip
 def test_a_wrong_parameter_is_refused_before_anything_runs(results, tmp_path, given, message):
-    source = books.write(tmp_path, "01_hello")
-    refused(message, notebooks.run, source, given)
+    refused(message, notebooks.run, books.write(tmp_path, "01_hello"), given)
     assert not results.exists()
 
 
@@ -82,7 +132,7 @@ def test_a_notebook_is_not_written_over_itself(tmp_path):
     refused(r"ends in .ipynb", notebooks.run, source, {}, tmp_path / "out.txt")
 
 
-def test_a_notebook_is_found_by_name_or_path(tmp_path, monkeypatch):
+def test_a_notebook_is_found_by_name_or_path_and_its_tens_digit_names_the_study(tmp_path, monkeypatch):
     source = books.write(tmp_path / "notebooks", "03_simulate")
     monkeypatch.setattr(paths, "notebooks", lambda: tmp_path / "notebooks")
     monkeypatch.chdir(tmp_path / "notebooks")
@@ -91,23 +141,8 @@ def test_a_notebook_is_found_by_name_or_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert notebooks.find("03_simulate") == notebooks.find("notebooks/03_simulate.ipynb") == source
     refused("unknown notebook '03_simulat'; did you mean '03_simulate'", notebooks.find, "03_simulat")
-
-
-def test_the_tens_digit_names_the_study():
     studies = {"01_a": "movies", "14_a": "cosrec", "21_a": "realtalk", "31_a": "movies", "a": "other"}
     assert {name: runner.study(Path(f"{name}.ipynb")) for name in studies} == studies
-
-
-FAILURES = {
-    "from crs_lib.core.errors import InputError\nraise InputError('seed -1 is not usable')": (
-        InputError, "01_hello: seed -1 is not usable\n(the notebook as far as it came: ", "seed -1",
-    ),
-    "x = 3\ny = x / 0": (
-        RunError, "01_hello, cell [4]: ZeroDivisionError: division by zero\n  at: y = x / 0\n(the", "ZeroDivision",
-    ),
-    "import os\nos.kill(os.getpid(), 9)": (RunError, "its Python process ended without an answer", None),
-    "import warnings\nwarnings.warn('odd numbers')": (RunError, "UserWarning: odd numbers", "odd numbers"),
-}  # fmt: skip
 
 
 @pytest.mark.subprocess
@@ -121,8 +156,7 @@ def test_a_failing_cell_is_one_plain_message_and_the_notebook_is_kept(results, t
     with pytest.raises(error) as caught:
         notebooks.run(path)
     assert (folder / "01_hello.ipynb").read_text() == "an earlier, finished one"
-    assert message in str(caught.value)
-    assert "Traceback" not in str(caught.value)
+    assert message in str(caught.value) and "Traceback" not in str(caught.value)
     assert len(str(caught.value).splitlines()) <= 3
     if kept:
         assert kept in (folder / "01_hello.failed.ipynb").read_text()
@@ -131,27 +165,6 @@ def test_a_failing_cell_is_one_plain_message_and_the_notebook_is_kept(results, t
 def _can_be_interrupted():
     """A shell starts background jobs with SIGINT ignored, and children inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-# A manager that takes its time, so that nbclient sees what becomes of the cell that was interrupted: that it
-# answers with an error before its kernel is asked to end, or that its kernel is dead before all is cleaned up.
-SLOWLY = """
-import asyncio, sys
-from jupyter_client.manager import AsyncKernelManager
-
-async def slowly(self, restart=False, plain=AsyncKernelManager.{method}):
-    await asyncio.sleep(2.5)
-    await plain(self, restart=restart)
-
-AsyncKernelManager.{method} = slowly
-from crs_lib.__main__ import main
-sys.exit(main(sys.argv[1:]))
-"""
-PROGRAMS = {
-    "as it is": ["-m", "crs_lib"],
-    "the cell answers": ["-c", SLOWLY.format(method="_async_request_shutdown")],
-    "the kernel is dead": ["-c", SLOWLY.format(method="_async_cleanup_resources")],
-}
 
 
 @pytest.mark.subprocess
@@ -172,33 +185,20 @@ def test_interrupting_stops_the_kernel_and_says_that_it_continues(results, tmp_p
     wait_until(lambda: not alive(int(sign.read_text())))
 
 
-READS = """before = paths.run_folder("movies", run) / "words.json"
-folder = before.parent
-text = before.read_text() and " ".join((parts * count)[:count])
-print("one")
-print("two", flush=True)
-import sys; print("three"); sys.stdout.flush(); print("four")
-config"""
-
-
 @pytest.mark.subprocess
 def test_refreshing_runs_a_study_in_order_and_gives_the_same_bytes(results, tmp_path):
     first = books.write(tmp_path / "books", "01_hello")
     second = books.write(tmp_path / "books", "02_reads", replace={"work": READS})
     books.write(tmp_path / "books", "03_broken", replace={"work": "1 / 0"})  # comes later, is not needed
     original = first.read_bytes()
-
     assert notebooks.refresh([second]) == [second.resolve()]
     stored = second.read_bytes()
     assert first.read_bytes() == original  # it ran, but was not asked for
     assert not results.exists()
-    assert notebooks.refresh([second]) == []
-    assert second.read_bytes() == stored
-
+    assert notebooks.refresh([second]) == [] and second.read_bytes() == stored
     book = load(second)
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    assert book.metadata == {"kernelspec": kernel}
-    assert books.code_counts(second) == [*range(1, 9)]
+    assert book.metadata == {"kernelspec": kernel} and books.code_counts(second) == [*range(1, 9)]
     assert [cell.id for cell in book.cells] == [cell.id for cell in books.book("02_reads").cells]
     cells = {cell.id: cell for cell in book.cells}
     assert (cells["parameters"].metadata, cells["work"].metadata) == ({"tags": ["parameters"]}, {})
@@ -225,25 +225,6 @@ def test_the_kernel_of_another_environment_is_refused(monkeypatch, tmp_path):
     assert sys.prefix in str(caught.value)
 
 
-WARNS = """
-import sys, types, warnings
-from crs_lib import notebooks
-notebooks.begin()
-
-def caused_by(module, category):
-    try:
-        warnings.warn_explicit("old", category, "x.py", 1, module=module)
-    except Warning:
-        return "error"
-    return "silent"
-
-for category in (UserWarning, RuntimeWarning, DeprecationWarning, FutureWarning, ResourceWarning):
-    print(category.__name__, *(caused_by(m, category) for m in ("__main__", "crs_lib.core.text", "pandas.core")))
-import pandas as pd
-print(*pd.Series([-0.0004, -0.0006]).to_string(index=False).split())
-"""
-
-
 @pytest.mark.subprocess
 def test_warnings_are_errors_but_for_those_of_libraries_and_tables_show_three_decimals():
     done = subprocess.run([sys.executable, "-c", WARNS], capture_output=True, text=True, check=True)
@@ -259,13 +240,11 @@ def test_nbval_finds_the_one_output_that_changed_in_a_refreshed_notebook(tmp_pat
     path = books.write(tmp_path, "01_hello")
     notebooks.refresh([path])
     book = nbformat.read(path, as_version=4)
-    work = next(cell for cell in book.cells if cell.id == "work")
-    work.outputs[0].data["text/plain"] = "'hello again'"
+    next(cell for cell in book.cells if cell.id == "work").outputs[0].data["text/plain"] = "'hello again'"
     nbformat.write(book, path)
     options = ["--nbval", "--nbval-current-env", "--nbval-sanitize-with", "tests/nbval_sanitize.cfg"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, str(path), "-p", "no:cacheprovider", "-c", "pyproject.toml"],
         capture_output=True, text=True, check=False, cwd=paths.ROOT,
     )  # fmt: skip
-    assert done.returncode == 1
-    assert "1 failed, 7 passed" in done.stdout
+    assert done.returncode == 1 and "1 failed, 7 passed" in done.stdout

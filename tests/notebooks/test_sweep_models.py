@@ -47,26 +47,21 @@ def test_one_message_names_all_that_any_cell_lacks(tmp_path, server, started, ca
     path = sweep(tmp_path, {"host": server.url}, systems=systems, judges=["ollama:j:1", "ollama:notthere"])
     assert main(["sweep", path]) == 2
     told = capsys.readouterr().err
-    assert "2 things are missing" in told
-    assert told.count("crs: ") == told.count("ollama pull away:1") == 1
-    assert told.count("judge: ") == told.count("ollama pull notthere") == 1
-    assert started == []
-    assert server.chats == 0
-    assert not (tmp_path / "results").exists()
+    assert "2 things are missing" in told and told.count("crs: ") == told.count("ollama pull away:1") == 1
+    assert told.count("judge: ") == told.count("ollama pull notthere") == 1 and started == []
+    assert server.chats == 0 and not (tmp_path / "results").exists()
 
 
 def test_with_all_models_there_the_sweep_starts(tmp_path, server, started):
     assert main(["sweep", sweep(tmp_path, {"host": server.url})]) == 0
     assert [book for book, _ in started] == ["03_simulate", "04_evaluate"] * 2
-    assert {values["llm"]["num_ctx"] for _, values in started} == {4096}
-    assert server.chats == 0
+    assert {values["llm"]["num_ctx"] for _, values in started} == {4096} and server.chats == 0
 
 
 def test_where_nothing_needs_a_server_nothing_is_asked(tmp_path, started, monkeypatch):
     monkeypatch.setenv("OLLAMA_HOST", NOBODY)
     path = sweep(tmp_path, {}, systems=[["tracker"], ["template"]], user_llm="template", judges=["template"])
-    assert main(["sweep", path]) == 0
-    assert len(started) == 8
+    assert main(["sweep", path]) == 0 and len(started) == 8
 
 
 def test_what_is_finished_needs_no_server(tmp_path, server, started, capsys):
@@ -80,8 +75,7 @@ def test_what_is_finished_needs_no_server(tmp_path, server, started, capsys):
     assert "one thing is missing" in told  # the judge of the second run
     assert "judge: no server answers" in told and "ollama serve" in told
     judging.judge_run("s2", ["ollama:j:1"], llm=llm, progress=False)
-    assert main(["sweep", sweep(tmp_path, {"host": NOBODY})]) == 0
-    assert len(started) == 4
+    assert main(["sweep", sweep(tmp_path, {"host": NOBODY})]) == 0 and len(started) == 4
 
 
 def test_a_setting_that_judges_do_not_take_is_given_to_one_notebook(tmp_path, server, started, capsys):
@@ -109,5 +103,4 @@ def test_a_sweep_without_notebooks_asks_for_the_models_of_all_its_runs_first(tmp
     assert main(["simulate", "--sweep", path]) == 2
     told = capsys.readouterr().err
     assert "one thing is missing" in told  # it is not judged
-    assert "ollama pull away:1" in told
-    assert not paths.run_folder("movies", "s1-tracker").exists()
+    assert "ollama pull away:1" in told and not paths.run_folder("movies", "s1-tracker").exists()

@@ -22,6 +22,23 @@ if count == 13: raise ValueError("unlucky")
 tables.write_json(folder / "second.json", {"scale": scale})
 text = " ".join(["word"] * count)""",
 }
+WRONG = [
+    ({"notebooks": ["01_frist"]}, "did you mean '01_first'"),
+    ({"notebooks": []}, r"notebooks is \[\]; give a list: notebooks, in order"),
+    ({"notebook": ["01_first"]}, "unknown setting 'notebook'; did you mean 'notebooks'"),
+    ({"parameters": {"wieght": 1}}, "unknown parameter 'wieght'; did you mean 'weight'"),
+    ({"parameters": {"weight": "heavy"}}, "'weight' is 'heavy'"),
+    ({"parameters": [1]}, r"parameters is \[1\]; .* dictionary"),
+    ({"parameters": {"count": 1}}, r"\['count'\] stands twice"),
+    ({"parameters": {"run": "x"}}, "'run'"),
+    ({"grid": {"count": 3}}, "grid is {'count': 3}; .* list"),
+    ({"grid": {"count": []}}, r"grid is {'count': \[\]}; .* at least 1 item"),
+    ({"grid": {"count": [2, "x"], "scale": [1]}}, "'count' is 'x'"),
+    ({"grid": {"count": [2, 3], "scale": [1, 2]}, "run": "n{count}"}, "would both be run 'n2'"),
+    ({"run": "n{cuont}"}, "'cuont' is no parameter of the sweep"),
+    ({"run": "../{count}"}, "cannot be a folder"),
+    ({"run": None}, "run is missing; give a run's name, e.g. study-"),
+]
 
 
 @pytest.fixture
@@ -56,25 +73,6 @@ def test_a_grid_is_the_product_of_its_lists_which_stand_in_the_names(here):
     assert [cell["run"] for cell in sweeps.read(path).cells] == ["with-a-b", "with-c-d"]
 
 
-WRONG = [
-    ({"notebooks": ["01_frist"]}, "did you mean '01_first'"),
-    ({"notebooks": []}, r"notebooks is \[\]; give a list: notebooks, in order"),
-    ({"notebook": ["01_first"]}, "unknown setting 'notebook'; did you mean 'notebooks'"),
-    ({"parameters": {"wieght": 1}}, "unknown parameter 'wieght'; did you mean 'weight'"),
-    ({"parameters": {"weight": "heavy"}}, "'weight' is 'heavy'"),
-    ({"parameters": [1]}, r"parameters is \[1\]; .* dictionary"),
-    ({"parameters": {"count": 1}}, r"\['count'\] stands twice"),
-    ({"parameters": {"run": "x"}}, "'run'"),
-    ({"grid": {"count": 3}}, "grid is {'count': 3}; .* list"),
-    ({"grid": {"count": []}}, r"grid is {'count': \[\]}; .* at least 1 item"),
-    ({"grid": {"count": [2, "x"], "scale": [1]}}, "'count' is 'x'"),
-    ({"grid": {"count": [2, 3], "scale": [1, 2]}, "run": "n{count}"}, "would both be run 'n2'"),
-    ({"run": "n{cuont}"}, "'cuont' is no parameter of the sweep"),
-    ({"run": "../{count}"}, "cannot be a folder"),
-    ({"run": None}, "run is missing; give a run's name, e.g. study-"),
-]
-
-
 @pytest.mark.parametrize(("changes", "message"), WRONG)
 def test_a_wrong_sweep_is_refused_before_anything_runs(here, changes, message):
     refused(message, sweeps.run, sweep(here, **changes))
@@ -94,7 +92,6 @@ def test_a_sweep_goes_on_after_a_failure_and_continues_where_it_stopped(here):
         sweeps.run(bad)
     assert "unlucky" in str(caught.value)
     assert (here / "results" / "movies" / "n2-x0.5" / "second.json").is_file()
-
     good = sweep(here, grid={"count": [2, 3], "scale": [0.5]})
     said = []
     table = sweeps.run(good, said.append, jobs=2)
@@ -118,13 +115,11 @@ def test_a_notebook_that_changed_or_was_cut_off_is_run_again(here, monkeypatch):
     assert _statuses(sweeps.run(path)) == {("n2", "01_first"): "done"}
     values = {"run": "n2", "count": 2}
     assert runs == [("01_first", values)]
-
     out = runner.output(notebooks.find("01_first"), values)
     book = books.book("01_first", replace={"begin": PLAIN})
     book.metadata["papermill"] = {"parameters": values, "end_time": "2026", "exception": None}
     books.save(book, out)
     assert _statuses(sweeps.run(path)) == {("n2", "01_first"): "kept"}
-
     whole = out.read_text()
     out.write_text(whole[:500])  # stopped while it was written
     assert _statuses(sweeps.run(path)) == {("n2", "01_first"): "done"}

@@ -1,6 +1,9 @@
 """Metrics stay in their declared range for any input, and behave where they must."""
 
 import math
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -8,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crs_lib import simulate
+from crs_lib.core import paths
 from crs_lib.core.rng import stream
 from crs_lib.metrics import base, composite, grounded, overlap
 from crs_lib.metrics.conventions import CasWeights, ItemWeights, TasWeights
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base as systems
-from tests.helpers import hash_seeds
 from tests.helpers.sample import SAMPLE, WORLD
 
 CODES = st.frozensets(st.integers(0, 9), max_size=6)
@@ -22,6 +25,41 @@ WORDS = st.lists(st.sampled_from("abcde"), max_size=12)
 SHARE = st.floats(0, 1)
 PROPERTY = settings(deadline=None)
 MAYBE = SHARE | st.just(math.nan)
+FREE = [one for one in systems.SYSTEMS if not {"llm", "program"} & {*one.facts}]
+SPECS = [f"{one.name}:{one.facts['example']}" if one.facts.get("argument") else one.name for one in FREE]
+SEEDS = st.integers(0, 2**40)
+SCRIPT = """
+import hashlib, sys
+from crs_lib import evaluate, simulate
+from crs_lib.catalog import sources
+from crs_lib.metrics import conventions
+from crs_lib.catalog.grounder import Grounder
+from crs_lib.simulate.config import SimulateConfig
+from crs_lib.systems.base import World
+from crs_lib.core import tables
+catalog = sources.load()
+world = World(catalog, Grounder(catalog))
+config = SimulateConfig(systems=sys.argv[1].split(","), n_sessions=1, n_turns=12, seed=11)
+talks = [simulate.session(world, key.system, key.session, config) for key in config.keys()]
+scores = evaluate.score_all(talks, world.grounder, conventions.get("default"))
+told = "".join(talk.dumps() for talk in talks) + "".join(tables.dumps(one.session) for one in scores)
+print(hashlib.sha256((told + sources.content_hash(catalog)).encode()).hexdigest())
+"""
+
+
+def printed(code, *arguments):
+    """What ``code`` prints under the hash seeds 0, 1 and 2, which order sets; fails where that differs."""
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, *arguments], env=os.environ | {"PYTHONHASHSEED": seed},
+            stdout=subprocess.PIPE, text=True, cwd=paths.ROOT,
+        )
+        for seed in "012"
+    ]  # fmt: skip
+    texts = {process.communicate()[0].strip() for process in started}
+    assert not any(process.returncode for process in started)
+    assert len(texts) == 1, "the hash seed changes what is printed"
+    return texts.pop()
 
 
 def inside(name, value):
@@ -36,8 +74,7 @@ def test_copying_is_a_share_and_an_echo_of_four_words_is_pure(reply, request, ig
     assert inside("copying", overlap.copied_share(reply, request, ignore=ignore))
     if len(reply) >= 3:
         assert overlap.copied_share(reply, reply) == 1
-    longer = overlap.copied_share(reply, [*request, "z", *reply])
-    assert longer >= overlap.copied_share(reply, request)
+    assert overlap.copied_share(reply, [*request, "z", *reply]) >= overlap.copied_share(reply, request)
 
 
 @PROPERTY
@@ -86,17 +123,14 @@ def test_item_tas_is_at_most_one_and_better_parts_never_hurt(corrected, raw, nov
 @PROPERTY
 @given(MAYBE, st.floats(0, 30) | st.just(math.nan), st.floats(0, 3) | st.just(math.nan), MAYBE, MAYBE)
 def test_cas_stays_in_range(recovered, delay, interference, coherence, retention):
-    assert inside(
-        "context_adaptation_score",
-        composite.cas(recovered, delay, interference, coherence, retention, CasWeights()),
-    )
+    found = composite.cas(recovered, delay, interference, coherence, retention, CasWeights())
+    assert inside("context_adaptation_score", found)
 
 
 @st.composite
 def shifts_and_replies(draw):
     met = draw(st.lists(st.booleans(), min_size=1, max_size=20))
-    turns = draw(st.lists(st.integers(1, len(met)), unique=True, max_size=5).map(sorted))
-    return turns, met
+    return draw(st.lists(st.integers(1, len(met)), unique=True, max_size=5).map(sorted)), met
 
 
 @PROPERTY
@@ -111,39 +145,16 @@ def test_recovery_is_the_first_reply_that_meets_it_within_what_was_watched(both,
         if within and place + 1 < len(turns):
             limits.append(turns[place + 1] - one.turn)
         seen = met[one.turn - 1 : one.turn - 1 + min(limits)]
-        assert one.watched == len(seen) >= 1
-        assert one.recovered is any(seen)
+        assert one.watched == len(seen) >= 1 and one.recovered is any(seen)
         assert math.isnan(one.delay) if not any(seen) else one.delay == seen.index(True)
     assert inside("topic_recovery_rate", composite.rate(found))
     assert inside("avg_recovery_delay", composite.mean_delay(found))
 
 
-FREE = [one for one in systems.SYSTEMS if not {"llm", "program"} & {*one.facts}]
-SPECS = [f"{one.name}:{one.facts['example']}" if one.facts.get("argument") else one.name for one in FREE]
-SEEDS = st.integers(0, 2**40)
-SCRIPT = """
-import hashlib, sys
-from crs_lib import evaluate, simulate
-from crs_lib.catalog import sources
-from crs_lib.metrics import conventions
-from crs_lib.catalog.grounder import Grounder
-from crs_lib.simulate.config import SimulateConfig
-from crs_lib.systems.base import World
-from crs_lib.core import tables
-catalog = sources.load()
-world = World(catalog, Grounder(catalog))
-config = SimulateConfig(systems=sys.argv[1].split(","), n_sessions=1, n_turns=12, seed=11)
-talks = [simulate.session(world, key.system, key.session, config) for key in config.keys()]
-scores = evaluate.score_all(talks, world.grounder, conventions.get("default"))
-told = "".join(talk.dumps() for talk in talks) + "".join(tables.dumps(one.session) for one in scores)
-print(hashlib.sha256((told + sources.content_hash(catalog)).encode()).hexdigest())
-"""
-
-
 @pytest.mark.full
 @pytest.mark.subprocess
 def test_python_s_hash_seed_changes_nothing():
-    assert len(hash_seeds.printed(SCRIPT, ",".join(SPECS))) == 64
+    assert len(printed(SCRIPT, ",".join(SPECS))) == 64
 
 
 @settings(deadline=None, max_examples=15)
@@ -173,5 +184,5 @@ lists = [[Hit(f"d{(i * s) % 97}", 1.0 / (1 + i // 3)) for i in range(40)] for s 
 print([writer.record(i) for i in range(3)], [fuse(name, lists) for name in FUSIONS.names()])
 print(stream(7, "é", 3).random(4).tolist())
 """
-    told = hash_seeds.printed(code)
+    told = printed(code)
     assert "Generated_1" in told and "d5" in told and told.endswith(str(stream(7, "é", 3).random(4).tolist()))

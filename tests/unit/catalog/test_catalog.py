@@ -27,6 +27,16 @@ from tests.helpers.films import RECORDS, TITLES, catalog
 from tests.helpers.sample import SAMPLE
 
 TEN = catalog()
+RAW = json.loads((paths.samples() / "movies.json").read_text(encoding="utf-8"))
+KEYS = {"name", "year", "genre", "actor", "director", "writer", "language", "plot", "plot_keywords"}
+LANGUAGES = {
+    "Amharic", "Arabic", "Bambara", "Bengali", "Bosnian", "Cantonese", "Czech", "Danish", "Dutch", "English", "Finnish", "French",
+    "German", "Greek", "Hebrew", "Hindi", "Hokkien", "Hungarian", "Icelandic", "Indonesian", "Italian", "Japanese", "Korean",
+    "Malayalam", "Mandarin", "Mixtec", "Norwegian", "Persian", "Polish", "Portuguese", "Romanian", "Russian", "Spanish", "Swedish",
+    "Tamasheq", "Tamil", "Telugu", "Thai", "Turkish", "Vietnamese", "Wayuu", "Wolof",
+}  # fmt: skip
+PLAIN, WITH = sources.load(), sources.load("sample+plot")
+WORLD = World(WITH, Grounder(WITH))
 
 
 def names(found):
@@ -46,8 +56,7 @@ def names(found):
 ])  # fmt: skip
 def test_exact_queries(constraints, expected):
     found = TEN.query(constraints)
-    assert names(found) == expected
-    assert not found.dropped
+    assert names(found) == expected and not found.dropped
 
 
 def test_relaxation_gives_up_unknown_values_and_then_the_least_kept_field():
@@ -79,8 +88,7 @@ def test_an_unknown_field_whatever_its_value_and_a_year_that_is_no_number_are_re
 
 def test_values_and_support():
     assert TEN.values("genre") == ["Comedy", "Drama", "War"]
-    assert TEN.values("genre", 3) == ["Comedy", "Drama"]
-    assert TEN.values("genre", 99) == []
+    assert TEN.values("genre", 3) == ["Comedy", "Drama"] and TEN.values("genre", 99) == []
     asked = ("genre", "Drama"), ("actor", "ada  QUILL"), ("actor", "X Y")
     assert [TEN.support(*one) for one in asked] == [6, 3, 0]
     assert TEN.genres(5) == TEN.get_available_genres() == ["Comedy", "Drama"]
@@ -119,8 +127,7 @@ def test_recommend_is_deterministic_for_a_seed_and_clamps_its_limit():
     def told(films, seed=1):
         return [film["name"] for film in films.recommend({"genre": "Drama"}, seed=seed)]
 
-    assert told(TEN) == told(catalog())
-    assert len({tuple(told(TEN, seed)) for seed in range(8)}) > 1
+    assert told(TEN) == told(catalog()) and len({tuple(told(TEN, seed)) for seed in range(8)}) > 1
     assert TEN.recommend({"genre": "Drama", "year": "2050"})  # relaxed, never empty
 
 
@@ -130,8 +137,7 @@ def test_a_record_and_the_table_have_the_form_they_came_in():
     frame = TEN.frame()
     many = [name for name, row in fields.FIELDS.items() if row.many]
     assert list(frame.columns) == ["item_id", "title", "year", *many, "plot"]
-    assert frame.loc[3, "actor"] == ["Ada Quill", "Cy Hale"]
-    assert frame["year"].tolist()[:2] == [1951, 1962]
+    assert frame.loc[3, "actor"] == ["Ada Quill", "Cy Hale"] and frame["year"].tolist()[:2] == [1951, 1962]
 
 
 def test_who_may_be_recommended_and_which_genre_may_be_a_goal():
@@ -153,21 +159,16 @@ def test_wishes_to_try_leave_out_what_a_catalogue_lacks():
     assert views.example_constraints(genres) == [{"genre": "Drama"}, {"genre": "Drama", "year": "1900"}]
     assert views.query_table(genres, views.example_constraints(genres))["exact answers"].tolist() == [1, 0]
     bare = Catalog.from_records([("A", {})], "titles")
-    assert views.example_constraints(bare) == []
-    assert views.query_table(bare, []).empty
+    assert views.example_constraints(bare) == [] and views.query_table(bare, []).empty
     assert str(bare.report).endswith("1 without actor and director (as all are, so all may be recommended)")
 
 
-def test_the_frequent_and_the_rare_way_to_look_up_agree():
-    records = (
-        (f"Film {i}", {"genre": [("War", "Drama")[i % 3 > 0]], "actor": [f"P{i % 97} Q"]}) for i in range(400)
-    )
-    found = Catalog.from_records(records).query({"actor": "P7 Q", "genre": "War"}).items
+def test_the_frequent_and_the_rare_way_to_look_up_agree_also_in_another_process():
+    records = ({"genre": [("War", "Drama")[i % 3 > 0]], "actor": [f"P{i % 97} Q"]} for i in range(400))
+    films = Catalog.from_records((f"Film {i}", record) for i, record in enumerate(records))
+    found = films.query({"actor": "P7 Q", "genre": "War"}).items
     assert found.tolist() == [i for i in range(400) if i % 97 == 7 and i % 3 == 0]
     assert found.dtype == np.int32
-
-
-def test_a_catalogue_that_was_asked_goes_to_another_process():
     assert TEN.code("genre", "comedy") is not None
     sent = pickle.loads(pickle.dumps(TEN))
     assert sent.query({"genre": "comedy"}).items.tolist() == TEN.query({"genre": "comedy"}).items.tolist()
@@ -177,9 +178,7 @@ def test_a_catalogue_that_was_asked_goes_to_another_process():
 def test_every_concept_is_met_or_taken_away(sets, left):
     names = [f"Person N{number}" for number in range(len(sets))]
     casts = [[name for name, one in zip(names, sets, strict=True) if i in one] for i in range(12)]
-    films = Catalog.from_records(
-        (f"Film {i}", {"actor": c, "director": ["X Y"]}) for i, c in enumerate(casts)
-    )
+    films = Catalog.from_records((f"{i}", {"actor": c, "director": ["X Y"]}) for i, c in enumerate(casts))
     every = films._search([("actor", name) for name in names], relax=False).items
     assert every.tolist() == sorted(set.intersection(*sets))
     assert films.query({"actor": names}).items.tolist() == sorted(set.union(*sets))
@@ -188,28 +187,15 @@ def test_every_concept_is_met_or_taken_away(sets, left):
     assert len(films.query({}).items) == 12
 
 
-RAW = json.loads((paths.samples() / "movies.json").read_text(encoding="utf-8"))
-KEYS = {"name", "year", "genre", "actor", "director", "writer", "language", "plot", "plot_keywords"}
-LANGUAGES = {
-    "Amharic", "Arabic", "Bambara", "Bengali", "Bosnian", "Cantonese", "Czech", "Danish", "Dutch", "English", "Finnish", "French",
-    "German", "Greek", "Hebrew", "Hindi", "Hokkien", "Hungarian", "Icelandic", "Indonesian", "Italian", "Japanese", "Korean",
-    "Malayalam", "Mandarin", "Mixtec", "Norwegian", "Persian", "Polish", "Portuguese", "Romanian", "Russian", "Spanish", "Swedish",
-    "Tamasheq", "Tamil", "Telugu", "Thai", "Turkish", "Vietnamese", "Wayuu", "Wolof",
-}  # fmt: skip
-
-
 def test_films_over_a_century_with_languages_genres_and_people():
     assert len(SAMPLE) == len(RAW) >= 600
     years = [item.year for item in SAMPLE.items]
     assert 1925 <= min(years) <= max(years) <= 2024
     decades = Counter(year // 10 * 10 for year in years)
-    assert set(decades) == set(range(1920, 2030, 10))
-    assert sum(n >= 20 for n in decades.values()) >= 9
-    assert len(SAMPLE.values("language")) >= 20
-    assert len(SAMPLE.genres(5)) >= 18
+    assert set(decades) == set(range(1920, 2030, 10)) and sum(n >= 20 for n in decades.values()) >= 9
+    assert len(SAMPLE.values("language")) >= 20 and len(SAMPLE.genres(5)) >= 18
     casts = ({fold(v) for field in PERSON_FIELDS for v in item.values[field]} for item in SAMPLE.items)
-    films_of = Counter(name for cast in casts for name in cast)
-    assert sum(n >= 3 for n in films_of.values()) >= 150
+    assert sum(n >= 3 for n in Counter(name for cast in casts for name in cast).values()) >= 150
 
 
 def test_every_record_has_the_form_and_cleaning_has_nothing_to_do():
@@ -235,17 +221,13 @@ def test_every_record_has_the_form_and_cleaning_has_nothing_to_do():
     assert {name for name in FIELDS if SAMPLE.values(name)} == KEYS - {"name", "plot", "plot_keywords"}
 
 
-def test_people_have_whole_names_written_in_one_way():
+def test_names_are_whole_and_plots_one_or_two_sentences_without_them():
     names, spelling = {v for item in SAMPLE.items for f in PERSON_FIELDS for v in item.values[f]}, {}
     for name in names:
         assert spelling.setdefault(fold(name), name) == name
         assert not re.search(r"[()#\d/;]", name)
     assert len([name for name in names if " " not in name]) <= 40
-
-
-def test_plots_are_one_or_two_sentences_that_do_not_name_the_film_s_people():
-    plots = Counter(item.plot for item in SAMPLE.items)
-    assert max(plots.values()) == 1
+    assert max(Counter(item.plot for item in SAMPLE.items).values()) == 1
     for item in SAMPLE.items:
         text = re.sub(r"\b(Dr|Mr|Mrs|Ms|St|Jr|[A-Z])\.", r"\1", item.plot)
         sentences = [part for part in re.split(r"(?<=[.!?])[\"'”’)]?\s+(?=[A-Z\"“])", text) if part]
@@ -258,19 +240,11 @@ def test_plots_are_one_or_two_sentences_that_do_not_name_the_film_s_people():
         assert not [name for name in people if " " in name and f" {name} " in told], item.title
 
 
-PLAIN, WITH = sources.load(), sources.load("sample+plot")
-WORLD = World(WITH, Grounder(WITH))
-
-
-def test_a_catalogue_has_the_field_only_where_it_is_asked_for():
-    assert list(PLAIN.fields) == list(FIELDS)
-    assert list(WITH.fields) == [*FIELDS, "plot"]
+def test_keywords_are_a_field_only_where_asked_for_shared_by_films_and_clean():
+    assert list(PLAIN.fields) == list(FIELDS) and list(WITH.fields) == [*FIELDS, "plot"]
     assert PLAIN.values("plot") == []
     assert "plot_keywords" not in PLAIN.frame() and "plot_keywords" not in PLAIN.record(0)
     assert WITH.record(0) | {"plot_keywords": None} == PLAIN.record(0) | {"plot_keywords": None}
-
-
-def test_the_samples_keywords_are_shared_by_films_and_clean():
     assert all(item.values["plot"] for item in WITH.items)
     assert min(WITH.support("plot", value) for value in WITH.values("plot")) >= 3
     assert WITH.report.table("plot").empty

@@ -27,6 +27,13 @@ DIRTY = [
     ("Alpha", {"director": ["Zoe Tarn"], "year": "1999"}),
     ("Beta", {"language": ["French", "French Language"], "year": "1850", "rating": 7}),
 ]  # fmt: skip
+BOOKS = paths.samples() / "books.csv"
+GENRE, LANGUAGE, PERSON, YEAR = (getattr(lexicon, f"clean_{n}") for n in "genre language person year".split())
+HEADS = {
+    "id": "item_id", "Title": "title", "Release Year": "year", "Genres": "genre", "Cast": "actor",
+    "directors": "director", "Writers": "writer", "Languages": "language", "Overview": "plot",
+}  # fmt: skip
+MARKS = {"Genres": ", ", "Cast": "; ", "directors": "|", "Writers": " | ", "Languages": ","}
 
 
 def test_values_are_cleaned_and_films_of_one_title_are_one_unless_their_years_differ():
@@ -35,15 +42,11 @@ def test_values_are_cleaned_and_films_of_one_title_are_one_unless_their_years_di
     assert alpha.values["genre"] == ("Drama", "Comedy")  # the second record is the same film and adds a genre
     assert (alpha.values["actor"], alpha.plot) == (("Ana Bell", "Cy Hale"), "A plot.")
     assert [(item.title, item.year) for item in items] == [("Alpha", 1980), ("Alpha", 1999), ("Beta", None)]
-    assert report.merged_films == [("ALPHA", "Alpha")]
-    assert (report.films_read, report.films_kept) == (4, 3)
-    items, _ = clean(
-        [("Alpha", one) for one in ({"year": "1980"}, {"year": "1999"}, {"actor": ["Ana Bell"]})]
-    )
+    assert report.merged_films == [("ALPHA", "Alpha")] and (report.films_read, report.films_kept) == (4, 3)
+    items, _ = clean([("A", one) for one in ({"year": "1980"}, {"year": "1999"}, {"actor": ["Ana Bell"]})])
     assert [(item.year, item.values["actor"]) for item in items] == [(1980, ("Ana Bell",)), (1999, ())]
     items, report = clean([("!!!", {"actor": ["Ana Bell"]}), ("???", {"actor": ["Cy Hale"]}), ("!!!", {})])
-    assert [item.title for item in items] == ["!!!", "???"]
-    assert report.merged_films == [("!!!", "!!!")]
+    assert [item.title for item in items] == ["!!!", "???"] and report.merged_films == [("!!!", "!!!")]
 
 
 def test_the_report_counts_every_edit():
@@ -100,17 +103,12 @@ def test_a_bad_record_is_named_with_its_field(key, record, message):
 @pytest.mark.parametrize("year", [None, "", math.nan])
 def test_a_missing_year_is_missing(year):
     items, report = clean([("Alpha", {"year": year})])
-    assert items[0].year is None
-    assert report.before["year"].total() == 0
-
-
-BOOKS = paths.samples() / "books.csv"
+    assert items[0].year is None and report.before["year"].total() == 0
 
 
 def test_books_have_fields_and_words_of_their_own(tmp_path):
     loaded = load(BOOKS)  # books.yaml lies beside it
-    assert len(loaded) == 150
-    assert loaded.support("author", "agatha christie") == 4
+    assert len(loaded) == 150 and loaded.support("author", "agatha christie") == 4
     assert {"author", "setting", "theme"} < set(loaded.fields)
     world = World(loaded, Grounder(loaded))
     config = SimulateConfig(systems=["tracker"], n_sessions=4, voices="all")
@@ -119,8 +117,7 @@ def test_books_have_fields_and_words_of_their_own(tmp_path):
     assert "book" in said
     with prompts.worded(loaded.words):  # what language models are told
         told = " ".join(prompts.source(name) for name in ("movies/crs_rag", "movies/user_utterance"))
-    assert "looking for a book" in told
-    assert not re.search(r"\b(movies?|films?|watch)\b", said + told)
+    assert "looking for a book" in told and not re.search(r"\b(movies?|films?|watch)\b", said + told)
     loaded.save(tmp_path / "catalog.parquet")
     again = load(tmp_path / "catalog.parquet")
     assert (content_hash(again), again.words) == (content_hash(loaded), loaded.words)
@@ -134,11 +131,7 @@ def test_books_have_fields_and_words_of_their_own(tmp_path):
     ("fields: {author: {kind: person, phrases: [by them]}}", r"'by them' does not name \$value"),
 ])  # fmt: skip
 def test_a_declaration_of_fields_is_checked(tmp_path, text, message):
-    path = written(tmp_path, text, "mine.yaml")
-    refused(message, load, sources.with_fields(BOOKS, path))
-
-
-GENRE, LANGUAGE, PERSON, YEAR = (getattr(lexicon, f"clean_{n}") for n in "genre language person year".split())
+    refused(message, load, sources.with_fields(BOOKS, written(tmp_path, text, "mine.yaml")))
 
 
 @pytest.mark.parametrize(("clean_one", "raw", "value", "reason"), [
@@ -194,7 +187,7 @@ def test_a_bad_file_is_refused_by_name(tmp_path, name, content, message):
     assert path.read_bytes() == before
 
 
-def test_spellings_codes_and_weak_genres_of_the_lexicon():
+def test_spellings_codes_weak_genres_and_years_of_the_lexicon():
     assert lexicon.clean_genre("Drama of the Sea").value is None
     assert lexicon.clean_language("Languages of Love").value == "Languages of Love"
     spoken = {form for name in lexicon.LANGUAGES for form in fields.FIELDS["language"].forms(name)}
@@ -202,9 +195,6 @@ def test_spellings_codes_and_weak_genres_of_the_lexicon():
     assert all(lexicon.clean_language(code).value == name for code, name in lexicon.LANGUAGE_CODES.items())
     forms = {fold(form) for name, aliases in lexicon.GENRES.items() for form in (name, *aliases)}
     assert forms >= lexicon.weak_genres()
-
-
-def test_a_year_that_is_no_number_is_an_error():
     for raw in ("MCMXCIV", "c. 1994", "1994-95", "19940", "1994.5"):
         refused("is no number; give four digits such as 1994, or leave it empty", lexicon.clean_year, raw)
 
@@ -218,15 +208,12 @@ def test_a_spelling_belongs_to_one_name_only(table):
     assert all(owner)
 
 
-def test_any_name_keeps_its_words_and_aliases_become_their_value():
+def test_names_keep_their_words_and_plots_their_longer_ones():
     assert lexicon.clean_name("  New   Zealand (country) #2") == ("New Zealand", "")
     assert lexicon.clean_name("?!") == (None, "empty")
     clean = lexicon._cleaner({"United States": ("USA", "U.S.")})
     assert {clean(raw).value for raw in ("usa", "U.S. (country)", "united states")} == {"United States"}
     assert (clean("Chile").value, clean("").value) == ("Chile", None)
-
-
-def test_plot_keywords_are_longer_words_once_in_order_without_function_words():
     text = "A smuggler crosses the border; the SMUGGLER and his wife hide 1234 emeralds from them."
     assert fields.plot_keywords(text) == ["smuggler", "crosses", "border", "wife", "hide", "emeralds"]
     assert fields.plot_keywords("a film about love, death and a bank") == ["love", "death", "bank"]
@@ -242,8 +229,7 @@ def written(folder, text, name="films.json"):
 @pytest.mark.parametrize("name", ["films.json", "films.parquet", "folder"])
 def test_a_missing_file_is_refused_with_what_may_be_given(tmp_path, name):
     (tmp_path / "folder").mkdir()
-    told = r"no catalogue at .*; give 'sample', a .json .*or a film a row as .csv"
-    refused(told, load, tmp_path / name)
+    refused(r"no catalogue at .*; give 'sample', a .json .*or a film a row as .csv", load, tmp_path / name)
 
 
 def test_a_parquet_file_written_by_others_is_read_and_one_without_fields_refused(tmp_path):
@@ -258,7 +244,7 @@ def test_a_parquet_file_written_by_others_is_read_and_one_without_fields_refused
     refused(r"few.parquet: 1 records and no value of any field .*\"A\"", load, tmp_path / "few.parquet")
 
 
-def test_a_json_file_is_read_with_its_own_titles_also_twice_the_same(tmp_path):
+def test_a_json_file_is_read_with_its_own_titles_and_a_relative_path_here_or_there(tmp_path, monkeypatch):
     films = {"key": {"name": "Amélie", "year": 2001, "genre": "Comedy"}, "Beta": {}}
     found = load(written(tmp_path, json.dumps(films)))
     assert [(item.title, item.year) for item in found.items] == [("Amélie", 2001), ("Beta", None)]
@@ -269,12 +255,8 @@ def test_a_json_file_is_read_with_its_own_titles_also_twice_the_same(tmp_path):
     read = [(item.title, item.values["year"]) for item in catalog.items]
     assert read == [("Solaris", ("1972",)), ("Solaris", ("2002",))]
     assert catalog.report.films_read == 3
-
-
-def test_a_relative_path_is_looked_up_here_and_then_in_the_repository(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    inside = os.path.relpath(paths.samples() / "movies.json", paths.ROOT)
-    assert len(load(inside)) == len(load("sample"))
+    assert len(load(os.path.relpath(paths.samples() / "movies.json", paths.ROOT))) == len(load("sample"))
 
 
 def test_the_hash_depends_on_what_the_films_are_only(tmp_path):
@@ -285,35 +267,21 @@ def test_the_hash_depends_on_what_the_films_are_only(tmp_path):
     assert content_hash(one) == content_hash(same) != content_hash(other)
 
 
-HEADS = {
-    "id": "item_id", "Title": "title", "Release Year": "year", "Genres": "genre", "Cast": "actor",
-    "directors": "director", "Writers": "writer", "Languages": "language", "Overview": "plot",
-}  # fmt: skip
-MARKS = {"Genres": ", ", "Cast": "; ", "directors": "|", "Writers": " | ", "Languages": ","}
-
-
 @pytest.fixture(scope="module")
-def films():
-    """Forty films, two of whose directors are written in scripts without or with other letters."""
-    found = [film for film in load().export() if film["recommendable"]][:40]
-    for place, film in enumerate(found):
-        film["item_id"] = f"film-{place}"
-        film["director"] = [["李小龍"], ["Андрей Тарковский"], film["director"]][place % 3]
-    found[0]["genre"] = [*found[0]["genre"], "Bollywood Noir"]
-    return found
+def files(tmp_path_factory):
+    """Forty films as CSV, TSV, JSON lines, a JSON list, a JSON object by title, and Parquet; two of their
+    directors are written in scripts without or with other letters.
+    """
 
-
-@pytest.fixture(scope="module")
-def rows(films):
     def cell(head, value):
         return MARKS[head].join(value) if isinstance(value, list) else str(value or "")
 
-    return [{head: cell(head, film[name]) for head, name in HEADS.items()} for film in films]
-
-
-@pytest.fixture(scope="module")
-def files(films, rows, tmp_path_factory):
-    """The same films as CSV, TSV, JSON lines, a JSON list, a JSON object by title, and Parquet."""
+    films = [film for film in load().export() if film["recommendable"]][:40]
+    for place, film in enumerate(films):
+        film["item_id"] = f"film-{place}"
+        film["director"] = [["李小龍"], ["Андрей Тарковский"], film["director"]][place % 3]
+    films[0]["genre"] = [*films[0]["genre"], "Bollywood Noir"]
+    rows = [{head: cell(head, film[name]) for head, name in HEADS.items()} for film in films]
     folder = tmp_path_factory.mktemp("films")
     for name, mark in (("films.csv", ","), ("films.tsv", "\t")):
         with (folder / name).open("w", newline="", encoding="utf-8") as file:
@@ -333,11 +301,10 @@ def files(films, rows, tmp_path_factory):
 @pytest.mark.parametrize("name", ["films.tsv", "films.jsonl", "films.json", "by_title.json", "films.parquet"])
 def test_every_form_gives_the_same_films(files, name):
     first = load(files / "films.csv")
-    assert len(first) == 40
-    assert content_hash(load(files / name)) == content_hash(first)
+    assert len(first) == 40 and content_hash(load(files / name)) == content_hash(first)
 
 
-def test_any_script_and_any_genre_reach_the_end(files):
+def test_any_script_reaches_the_end_and_a_column_of_another_name_is_said_to_be_a_field(files):
     films = load(files / "films.csv")
     assert {"李小龍", "Андрей Тарковский"} <= set(films.get_attribute_values("director"))
     assert "Bollywood Noir" in films.get_attribute_values("genre")
@@ -345,22 +312,16 @@ def test_any_script_and_any_genre_reach_the_end(files):
     folder = simulated(run="films-of-a-table", catalog=str(files / "films.csv"), **settings)
     assert len(simulate.dialogues("films-of-a-table")) == 24
     assert content_hash(load(folder / "catalog.parquet")) == content_hash(films)
-
-
-def test_a_column_of_another_name_is_said_to_be_a_field(files):
     text = (files / "films.csv").read_text(encoding="utf-8").replace("Cast", "Players of it", 1)
     path = written(files, text, "other.csv")
     assert "not used: Players of it" in str(load(path).report)
     assert content_hash(load(f"{path}+Players of it=actor")) == content_hash(load(files / "films.csv"))
 
 
-def test_what_an_export_writes_is_read_again(tmp_path):
+def test_an_export_and_a_spreadsheets_semicolons_are_read_and_another_encoding_is_named(tmp_path):
     films = load()
     path = written(tmp_path, "\n".join(json.dumps(film) for film in films.export()), "sample.jsonl")
     assert content_hash(load(path)) == content_hash(films)
-
-
-def test_a_spreadsheets_semicolons_are_read_and_another_encoding_is_named(tmp_path):
     path = tmp_path / "films.csv"
     path.write_text("Title;Year;Genre\nAmélie;2001;Comedy, Romance\n", encoding="utf-8-sig")
     assert [film["genre"] for film in load(path).export()] == [["Comedy", "Romance"]]

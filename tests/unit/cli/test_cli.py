@@ -22,6 +22,8 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.settings import Entry, Field, OneOf, Seed, Settings
 from tests.helpers import refused
 
+SAID = "seed -1 is not usable; give a whole number >= 0"
+
 
 class Job(Settings):
     """A job."""
@@ -44,8 +46,7 @@ def parsed(words, fields="", **defaults):
     def do(**given: Any) -> None:
         seen.update(given)
 
-    facts = {"takes": [f"{__name__}:Job {fields}"], "defaults": defaults}
-    app._do(Entry("do", do, "", facts), words.split())
+    app._do(Entry("do", do, "", {"takes": [f"{__name__}:Job {fields}"], "defaults": defaults}), words.split())
     return seen
 
 
@@ -139,11 +140,9 @@ def test_every_command_and_every_group_has_a_help_that_says_what_it_does(capsys)
     shown = listed(capsys)
     assert len(app.COMMANDS) > 20
     for one in app.COMMANDS:
-        assert f"{one.name} {one.summary}" in shown
-        assert one.summary in listed(capsys, *one.name.split())
+        assert f"{one.name} {one.summary}" in shown and one.summary in listed(capsys, *one.name.split())
     assert "realtalk evaluate" in listed(capsys, "realtalk")
-    groups = " ".join(app._GROUPS.values())
-    assert {name.split()[0] for name in app.COMMANDS.names()} == {*groups.split()}
+    assert {name.split()[0] for name in app.COMMANDS.names()} == {*" ".join(app._GROUPS.values()).split()}
 
 
 def test_the_version_is_that_of_the_package_and_of_the_citation(capsys):
@@ -163,9 +162,6 @@ def test_an_old_name_works_and_says_the_new_one(capsys):
         assert capsys.readouterr().err == f"{old} is now: crs {new}\n"
 
 
-SAID = "seed -1 is not usable; give a whole number >= 0"
-
-
 @pytest.mark.parametrize(("error", "code", "message"), [
     (InputError(SAID), 2, f"InputError: {SAID}\n"), (RunError(SAID), 2, f"RunError: {SAID}\n"),
     (KeyboardInterrupt(), 130, "\nstopped; what was finished is stored, the same command continues\n"),
@@ -182,16 +178,11 @@ def test_errors_are_one_message_without_traceback(monkeypatch, capsys, error, co
 
 
 @pytest.mark.subprocess
-def test_a_reader_that_goes_away_is_no_error_to_talk_about():
+def test_the_real_program_refuses_a_wrong_line_and_a_reader_may_go_away():
     line = [sys.executable, "-m", "crs_lib", "data", "get"]
     process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.close()
-    assert process.stderr.read() == b""
-    assert process.wait() == 141
-
-
-@pytest.mark.subprocess
-def test_a_wrong_command_line_is_refused_by_the_real_program():
+    assert process.stderr.read() == b"" and process.wait() == 141
     done = command("run", "03_simualte_", "-p", "seed", "1")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("InputError: unknown notebook '03_simualte_'")
@@ -241,7 +232,6 @@ def test_sessions_and_quirks_are_counted_and_every_case_is_written(tmp_path, cap
     assert (repeated["session"], repeated["turn"], repeated["detail"]) == (0, "2", "as in turn 1")
     assert set(cases["quirk"]) == set(kinds)
     path.write_text(json.dumps([talk(0, "See Kites.", "See Orchards.")]))
-    assert main(["logs", str(path)]) == 0
-    assert capsys.readouterr().out.rstrip().endswith("no quirks")
+    assert main(["logs", str(path)]) == 0 and capsys.readouterr().out.rstrip().endswith("no quirks")
     assert main(["logs", str(tmp_path / "nowhere")]) == 2
     assert "expected a file or a folder" in capsys.readouterr().err

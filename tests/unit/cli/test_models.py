@@ -59,8 +59,7 @@ def test_estimate_reads_costs_from_the_log_of_a_run(results, capsys):
     (["judge", "r", "--judges", "template", "--samples", "two"], "samples is 'two'"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said_without_a_traceback(words, message, capsys):
-    assert main(words) == 2
-    assert message in capsys.readouterr().err
+    assert main(words) == 2 and message in capsys.readouterr().err
 
 
 def test_sweeps_are_estimated_with_the_sizes_of_their_notebooks(capsys, tmp_path):
@@ -112,8 +111,7 @@ def test_judge_takes_the_settings_of_its_models_like_a_notebook(results, capsys)
 @pytest.mark.slow
 def test_the_report_says_how_far_the_judges_of_a_run_can_be_trusted(results, capsys):
     assert main(["simulate", "-p", "run", "r", "-p", "systems", "tracker,template", *SIZE]) == 0
-    assert main(["judge", "r", "--report"]) == 2
-    assert "run 'r' was not judged" in capsys.readouterr().err
+    assert main(["judge", "r", "--report"]) == 2 and "run 'r' was not judged" in capsys.readouterr().err
     judges = ["--judges", "template", "--samples", "2", "--canaries", "sticky"]
     assert main(["judge", "r", *judges, "--report"]) == 0
     first = capsys.readouterr().out

@@ -27,6 +27,59 @@ from tests.contract.test_readers import CASES, SEED
 from tests.helpers import llm_job, refused
 from tests.helpers.sample import scored, simulated
 
+TALK = {
+    "session_id": "1", "model_name": "m", "true_genre": "Drama", "shift_events": [],
+    "conversation": [{"speaker": "USER", "text": "a drama"}, {"speaker": "SYSTEM", "text": "yes", "rec_titles": []}],
+}  # fmt: skip
+FILM = {"year": "1999", "genre": ["Drama"], "starring": ["A B"], "plot": "A plot."}
+# Words of a command, and a part of the one sentence that refuses them. The test writes the files.
+REFUSED = [
+    ("catalog topics --catalog sample --seed -1", "seed is -1; input should be greater than or equal to 0"),
+    ("catalog topics --catalog sample --seed 4294967296", "seed is 4294967296; input should be less than"),
+    ("simulate --scheduler nope://", "scheduler is 'nope://'"),
+    ("data score --logs ~nosuchuser/x --catalog sample --out o", "'~nosuchuser/x' is no path: its user does not exist"),
+    ("data score --logs a\0b --catalog sample --out o", "'a\\x00b'"),
+    ("data score --logs log.jsonl --catalog ~nosuchuser/x.json --out o", "'~nosuchuser/x.json'"),
+    ("data score --logs /proc/self/mem --catalog sample --out o", "mem: cannot be read (Input/output error)"),
+    ("data score --logs log.jsonl --catalog empty.parquet --out o", "empty.parquet must hold at least one film"),
+    ("data score --logs log.jsonl --catalog plots.json --out o", "field 'plot' must be one text, got ['a', 'b']"),
+    ("data score --logs log.jsonl --catalog names.json --out o", "field 'name' must be one text, got ['a', 'b']"),
+    ("data score --logs log.jsonl --catalog titles.json --out o", "field 'title' must be one text, got {'a': 1}"),
+    ("data score --logs log.jsonl --catalog by_id.json --out o", "item '1': field 'name' must be one text"),
+    ("catalog topics --catalog plots.json", "plots.json, film 'F': field 'plot' must be one text"),
+    ("data score --logs twice.jsonl --catalog sample --out o", "the key 'session_id' stands twice"),
+    ("data score --logs events.jsonl --catalog sample --out o", "'shift_events' is [5], expected a list of objects"),
+    ("data import events.jsonl", "'shift_events' is [5], expected a list of objects"),
+    ("realtalk evaluate --teachers nobody", "teachers is 'nobody'; give one of realtalk, "),
+    ("realtalk evaluate --compare teachers nobody realtalk", "teachers is 'nobody'; give one of realtalk, "),
+    ("run 03_simulate -f keys.yaml", "'keys.yaml' must map names of parameters to values"),
+    ("run 03_simulate -f code.yaml", "could not determine a constructor for the tag"),
+    ("run 03_simulate -p run {seed.__class__}", "run name '{seed.__class__}' cannot be a folder"),
+    ("simulate -p systems ollama:x -p llm {\"timeout\":[]}", "llm: timeout is []; input should be a valid number"),
+    ("simulate -p systems ollama:x -p llm {\"timeout\":1e400}", "'llm' is {'timeout': inf}"),
+    ("simulate -p systems ollama:x -p llm {\"host\":5}", "llm: host is 5; input should be a valid string"),
+    ("simulate -p systems ollama:x -p llm {\"host\":\"\\u0000\"}", "address cannot be read"),
+    ("simulate -p systems ollama:x -p llm {\"host\":\"http://h:99999\"}", "address cannot be read"),
+    ("simulate -p systems hybrid:x.npz", "unknown encoder 'x.npz'"),
+]  # fmt: skip
+LONG, NO_TEXT = "x" * 300, os.fsdecode(b"\xff\xfe.json")
+ODD = (LONG, "loop", NO_TEXT, "folder", "pipe", "/dev/zero", "loop/x", "log.jsonl/x", "a\0b")
+COMMANDS = (
+    "data import @", "data score --logs @ --catalog sample --out o", "catalog export --catalog @ --out o.jsonl",
+    "run @", "run 03_simulate -f @", "sweep @", "cosrec index --products @ --out ix",
+    "cosrec index --products log.jsonl --out @", "cosrec catalogue --metas @ --reviews @ --out p.jsonl",
+    "cosrec intents --train @ --test @ --out i.jsonl", "realtalk predict --chat @ --out p.jsonl --encoder hashing",
+    "validity people rated --dialogues @ --catalog sample --out o.json", "judge @ --report", "show trace --run @",
+    "thesis tables --logs @ --catalog sample --run q", "catalog topics --catalog @",
+    "simulate -p systems exec:@", "chat tracker --simulated --catalog @",
+    "compare Ours=exec:@", "catalog export --fields @ --out o.jsonl", "realtalk predict --train @ --chat log.jsonl",
+    "validity annotate --import @", "data score --logs log.jsonl --catalog sample --vocabulary @ --out o",
+    "catalog export --out @/y",  # the last: the others find the folder empty
+)  # fmt: skip
+SWEEPS = ("finish: figures", "finish: [a]", "run: x\nrun: y", "grid: &a {seed: *a}", "notebooks: 3")
+ELSEWHERE = {"cosrec catalogue": {"metas", "reviews"}}  # folders, whose files crs_lib.cosrec.catalogue keeps
+WRITING = [one for one in app.COMMANDS if one.facts.get("writes")]
+
 
 @pytest.fixture
 def results(tmp_path, monkeypatch):
@@ -42,12 +95,6 @@ def here(results, monkeypatch):
     return results.parent
 
 
-TALK = {
-    "session_id": "1", "model_name": "m", "true_genre": "Drama", "shift_events": [],
-    "conversation": [{"speaker": "USER", "text": "a drama"}, {"speaker": "SYSTEM", "text": "yes", "rec_titles": []}],
-}  # fmt: skip
-
-
 @pytest.mark.slow
 def test_an_empty_log_takes_nothing_from_an_earlier_result(tmp_path, capsys):
     log, out = tmp_path / "log.jsonl", tmp_path / "out"
@@ -56,8 +103,7 @@ def test_an_empty_log_takes_nothing_from_an_earlier_result(tmp_path, capsys):
     assert main(words) == 0
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     log.write_text("\n")
-    assert main(words) == 2
-    assert "there is no dialogue to score" in capsys.readouterr().err
+    assert main(words) == 2 and "there is no dialogue to score" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
@@ -93,43 +139,9 @@ def test_dialogues_that_were_cut_or_doubled_are_neither_scored_nor_judged():
         refused(r"manifest\.json is damaged", runs.read_manifest, "movies", "r", error=RunError)
 
 
-FILM = {"year": "1999", "genre": ["Drama"], "starring": ["A B"], "plot": "A plot."}
-
-# Words of a command, and a part of the one sentence that refuses them. Files are those of ``outside_files``.
-REFUSED = [
-    ("catalog topics --catalog sample --seed -1", "seed is -1; input should be greater than or equal to 0"),
-    ("catalog topics --catalog sample --seed 4294967296", "seed is 4294967296; input should be less than"),
-    ("simulate --scheduler nope://", "scheduler is 'nope://'"),
-    ("data score --logs ~nosuchuser/x --catalog sample --out o", "'~nosuchuser/x' is no path: its user does not exist"),
-    ("data score --logs a\0b --catalog sample --out o", "'a\\x00b'"),
-    ("data score --logs log.jsonl --catalog ~nosuchuser/x.json --out o", "'~nosuchuser/x.json'"),
-    ("data score --logs /proc/self/mem --catalog sample --out o", "mem: cannot be read (Input/output error)"),
-    ("data score --logs log.jsonl --catalog empty.parquet --out o", "empty.parquet must hold at least one film"),
-    ("data score --logs log.jsonl --catalog plots.json --out o", "field 'plot' must be one text, got ['a', 'b']"),
-    ("data score --logs log.jsonl --catalog names.json --out o", "field 'name' must be one text, got ['a', 'b']"),
-    ("data score --logs log.jsonl --catalog titles.json --out o", "field 'title' must be one text, got {'a': 1}"),
-    ("data score --logs log.jsonl --catalog by_id.json --out o", "item '1': field 'name' must be one text"),
-    ("catalog topics --catalog plots.json", "plots.json, film 'F': field 'plot' must be one text"),
-    ("data score --logs twice.jsonl --catalog sample --out o", "the key 'session_id' stands twice"),
-    ("data score --logs events.jsonl --catalog sample --out o", "'shift_events' is [5], expected a list of objects"),
-    ("data import events.jsonl", "'shift_events' is [5], expected a list of objects"),
-    ("realtalk evaluate --teachers nobody", "teachers is 'nobody'; give one of realtalk, "),
-    ("realtalk evaluate --compare teachers nobody realtalk", "teachers is 'nobody'; give one of realtalk, "),
-    ("run 03_simulate -f keys.yaml", "'keys.yaml' must map names of parameters to values"),
-    ("run 03_simulate -f code.yaml", "could not determine a constructor for the tag"),
-    ("run 03_simulate -p run {seed.__class__}", "run name '{seed.__class__}' cannot be a folder"),
-    ("simulate -p systems ollama:x -p llm {\"timeout\":[]}", "llm: timeout is []; input should be a valid number"),
-    ("simulate -p systems ollama:x -p llm {\"timeout\":1e400}", "'llm' is {'timeout': inf}"),
-    ("simulate -p systems ollama:x -p llm {\"host\":5}", "llm: host is 5; input should be a valid string"),
-    ("simulate -p systems ollama:x -p llm {\"host\":\"\\u0000\"}", "address cannot be read"),
-    ("simulate -p systems ollama:x -p llm {\"host\":\"http://h:99999\"}", "address cannot be read"),
-    ("simulate -p systems hybrid:x.npz", "unknown encoder 'x.npz'"),
-]  # fmt: skip
-
-
-@pytest.fixture
-def outside_files(here):
-    """Files that are wrong, in the folder where the command is given."""
+@pytest.mark.usefixtures("here")
+def test_what_is_wrong_is_refused_in_one_sentence(capsys):
+    """Files that are wrong, one after the other in one process: no case takes more than a moment."""
     Path("log.jsonl").write_text(json.dumps(TALK) + "\n")
     Path("twice.jsonl").write_text(json.dumps(TALK)[:-1] + ', "session_id": "2"}\n')
     Path("events.jsonl").write_text(json.dumps(TALK | {"shift_events": [5]}) + "\n")
@@ -140,11 +152,6 @@ def outside_files(here):
     pd.read_parquet("empty.parquet").iloc[:0].to_parquet("empty.parquet")
     Path("keys.yaml").write_text("1: 2\n")
     Path("code.yaml").write_text("run: !!python/object/apply:os.system [touch was_run]\n")
-
-
-@pytest.mark.usefixtures("outside_files")
-def test_what_is_wrong_is_refused_in_one_sentence(capsys):
-    """One after the other in one process: no case takes more than a moment."""
     for words, says in REFUSED:
         assert main(words.split(" ")) == 2, words
         shown = capsys.readouterr().err
@@ -204,23 +211,6 @@ def test_a_sweep_without_end_is_refused_with_its_limit(tmp_path):
     for run, cells, says in [("x-{seed}-{n_turns}", grid, most), odd]:
         path.write_text(f'notebooks: [03_simulate]\nrun: "{run}"\n{cells}\n')
         refused(says, sweeps.read, path)
-
-
-LONG, NO_TEXT = "x" * 300, os.fsdecode(b"\xff\xfe.json")
-ODD = (LONG, "loop", NO_TEXT, "folder", "pipe", "/dev/zero", "loop/x", "log.jsonl/x", "a\0b")
-COMMANDS = (
-    "data import @", "data score --logs @ --catalog sample --out o", "catalog export --catalog @ --out o.jsonl",
-    "run @", "run 03_simulate -f @", "sweep @", "cosrec index --products @ --out ix",
-    "cosrec index --products log.jsonl --out @", "cosrec catalogue --metas @ --reviews @ --out p.jsonl",
-    "cosrec intents --train @ --test @ --out i.jsonl", "realtalk predict --chat @ --out p.jsonl --encoder hashing",
-    "validity people rated --dialogues @ --catalog sample --out o.json", "judge @ --report", "show trace --run @",
-    "thesis tables --logs @ --catalog sample --run q", "catalog topics --catalog @",
-    "simulate -p systems exec:@", "chat tracker --simulated --catalog @",
-    "compare Ours=exec:@", "catalog export --fields @ --out o.jsonl", "realtalk predict --train @ --chat log.jsonl",
-    "validity annotate --import @", "data score --logs log.jsonl --catalog sample --vocabulary @ --out o",
-    "catalog export --out @/y",  # the last: the others find the folder empty
-)  # fmt: skip
-SWEEPS = ("finish: figures", "finish: [a]", "run: x\nrun: y", "grid: &a {seed: *a}", "notebooks: 3")
 
 
 @pytest.fixture
@@ -329,10 +319,6 @@ def test_folders_without_permission_are_one_sentence():
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
     assert "Traceback" not in done.stderr and "damaged" not in done.stderr
     assert len(done.stderr) < 400 * len(given), done.stderr
-
-
-ELSEWHERE = {"cosrec catalogue": {"metas", "reviews"}}  # folders, whose files crs_lib.cosrec.catalogue keeps
-WRITING = [one for one in app.COMMANDS if one.facts.get("writes")]
 
 
 def options(one, fact):

@@ -25,13 +25,18 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
 )
+ROOT = Path(__file__).resolve().parents[3]
+FOLDERS = {"CRS_DATA": paths.data, "CRS_RESULTS": paths.results, "CRS_FIGURES": paths.figures}
+SLUGS = {
+    "ollama:llama3:instruct": "ollama-llama3-instruct", "noisy:0.3": "noisy-0.3", "Amélie / ça": "Amelie-ca",
+    "../../etc": "etc", "...": "unnamed", "": "unnamed", "東京": "unnamed",
+}  # fmt: skip
 
 
 @given(ANY)
 def test_every_text_becomes_valid_and_a_valid_one_stays(text):
     found = safety.valid(text)
-    assert found.encode().decode() == found and "\0" not in found
-    assert safety.valid(found) == found
+    assert found.encode().decode() == found == safety.valid(found) and "\0" not in found
     if "\0" not in text and not any("\ud800" <= c <= "\udfff" for c in text):
         assert found == text
 
@@ -45,15 +50,10 @@ def test_json_is_read_as_the_standard_library_reads_it(value):
 
 
 def test_surrogates_are_joined_or_marked_in_keys_too():
-    for text, found in (
-        ("a\ud800b", "a\ufffdb"),
-        ("\ud83d\ude00", "😀"),
-        ("\0x", "\ufffdx"),
-        ("\udc00", "\ufffd"),
-    ):
-        assert safety.valid(text) == found
-    found = safety.loads('{"a\\ud800": ["\\udfff", "\\ud83d\\ude00"]}', "here")
-    assert found == {"a\ufffd": ["\ufffd", "😀"]}
+    marked = {"a\ud800b": "a\ufffdb", "\ud83d\ude00": "😀", "\0x": "\ufffdx", "\udc00": "\ufffd"}
+    assert {text: safety.valid(text) for text in marked} == marked
+    text = '{"a\\ud800": ["\\udfff", "\\ud83d\\ude00"]}'
+    assert safety.loads(text, "here") == {"a\ufffd": ["\ufffd", "😀"]}
 
 
 @pytest.mark.parametrize(("text", "says"), [
@@ -112,10 +112,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
     refused(r"list.json: expected a JSON object, it holds a list", safety.read_object, tmp_path / "list.json")
 
 
-DEFECTS = KeyError("x"), TypeError("t\nu"), RecursionError(), OSError(13, "broken"), ValueError("v" * 9_000)
-
-
-@pytest.mark.parametrize("error", DEFECTS)
+@pytest.mark.parametrize("error", [
+    KeyError("x"), TypeError("t\nu"), RecursionError(), OSError(13, "broken"), ValueError("v" * 9_000),
+])  # fmt: skip
 def test_a_reader_lets_out_one_sentence(error, tmp_path):
     def read(path):
         raise error
@@ -179,10 +178,6 @@ def test_a_fault_of_the_machine_is_no_damage(tmp_path, monkeypatch, number):
         fails()
 
 
-ROOT = Path(__file__).resolve().parents[3]
-FOLDERS = {"CRS_DATA": paths.data, "CRS_RESULTS": paths.results, "CRS_FIGURES": paths.figures}
-
-
 def test_folders_lie_in_the_repository_unless_a_variable_moves_them_and_samples_stay(monkeypatch, tmp_path):
     for variable, folder in FOLDERS.items():
         name = variable.removeprefix("CRS_").lower()
@@ -207,18 +202,11 @@ def test_a_run_name_that_could_leave_its_folder_is_refused():
         refused("cannot be a folder", paths.run_folder, "movies", run)
 
 
-SLUGS = {
-    "ollama:llama3:instruct": "ollama-llama3-instruct", "noisy:0.3": "noisy-0.3", "Amélie / ça": "Amelie-ca",
-    "../../etc": "etc", "...": "unnamed", "": "unnamed", "東京": "unnamed",
-}  # fmt: skip
-
-
 @given(st.text())
 def test_a_slug_is_a_usable_file_name_and_stable(name):
     assert {name: paths.slug(name) for name in SLUGS} == SLUGS
     slug = paths.slug(name)
-    assert slug == paths.slug(slug)
-    assert slug.isascii() and slug not in ("", ".", "..")
+    assert slug == paths.slug(slug) and slug.isascii() and slug not in ("", ".", "..")
     assert not set(slug) & set('/\\:*?"<>| \0')
 
 

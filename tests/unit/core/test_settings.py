@@ -100,8 +100,7 @@ def test_values_are_held_as_they_are_given_but_lists_are_frozen():
     assert type(batch.rates.first) is int
     with pytest.raises(ValidationError):
         batch.n = 4
-    assert pickle.loads(pickle.dumps(batch)) == batch
-    assert batch.values()["rates"] == {"first": 0}
+    assert pickle.loads(pickle.dumps(batch)) == batch and batch.values()["rates"] == {"first": 0}
     assert batch.changed(n=5).n == 5
     refused("n is 0", batch.changed, n=0)
 
@@ -110,8 +109,7 @@ def test_help_stands_in_the_docstring_and_with_each_field():
     assert "A batch.\n\nFields:\n    n: sessions\n" in Batch.__doc__
     found = {setting.name: setting for setting in fields_of(Batch)}
     assert (found["n"].help, found["n"].default, found["n"].kind) == ("sessions", 12, int)
-    assert found["policies"].several
-    assert found["mapping"].names.names() == ["zero", "one", "both"]
+    assert found["policies"].several and found["mapping"].names.names() == ["zero", "one", "both"]
     assert found["rates"].default == Rates()
 
 
@@ -169,11 +167,9 @@ def animals():
 
 
 def test_a_name_makes_a_thing_and_lists_are_read_in_order(animals):
-    assert animals.create("cat").name == "Tom"
-    assert animals.create("cat", name="Kit").name == "Kit"
+    assert animals.create("cat").name == "Tom" and animals.create("cat", name="Kit").name == "Kit"
     assert animals.create("parrot:a:b") == "says a:b"  # only the first colon separates
-    assert animals.names() == [entry.name for entry in animals] == ["cat", "parrot"]
-    assert len(animals) == 2
+    assert animals.names() == [entry.name for entry in animals] == ["cat", "parrot"] and len(animals) == 2
     assert "parrot:hello" in animals and "dog" not in animals and 3 not in animals
     table = animals.describe()
     rows = table.loc[:, ["name", "summary", "legs"]].to_numpy().tolist()
@@ -193,15 +189,12 @@ def test_a_wrong_spec_says_what_to_do(animals, spec, message):
     refused(message, animals.create, spec)
 
 
-def test_members_with_a_place_come_first_in_its_order():
+def test_members_with_a_place_come_first_and_the_files_of_a_room_register_themselves(tmp_path, monkeypatch):
     registry = Registry("step")
     for name, facts in (("later", {}), ("second", {"place": 2.5}), ("last", {}), ("first", {"place": 1})):
         registry.register(name, **facts)(lambda: None)
     assert registry.names() == [entry.name for entry in registry] == ["first", "second", "later", "last"]
     assert list(registry.describe().columns) == ["name", "summary"]
-
-
-def test_the_files_of_a_room_register_themselves_when_the_registry_is_first_read(tmp_path, monkeypatch):
     room = tmp_path / "made_up_zoo"
     room.mkdir()
     base = "from crs_lib.core.settings import Registry\nZOO = Registry('animal', room='made_up_zoo')\n"
@@ -212,8 +205,7 @@ def test_the_files_of_a_room_register_themselves_when_the_registry_is_first_read
     monkeypatch.syspath_prepend(tmp_path)
     zoo = importlib.import_module("made_up_zoo.base").ZOO
     assert "made_up_zoo.bear" not in sys.modules
-    assert zoo.create("bear") == "bear"
-    assert zoo.names() == ["ape", "bear"]
+    assert zoo.create("bear") == "bear" and zoo.names() == ["ape", "bear"]
     assert [zoo.get("ape").name, len(zoo)] == ["ape", 2]
 
 
@@ -240,12 +232,16 @@ def drawn(screen, **options):
     return screen.getvalue()
 
 
-def test_a_terminal_shows_how_far_it_is_unless_the_job_is_to_be_quiet(monkeypatch):
+def test_a_terminal_shows_how_far_it_is_unless_the_job_is_to_be_quiet_or_it_is_gone(monkeypatch, tmp_path):
     text = drawn(Terminal())
     assert "films" in text and "4/4" in text
     assert drawn(io.StringIO()) == drawn(Terminal(), shown=False) == ""
     monkeypatch.setenv("CRS_PROGRESS", "off")
     assert drawn(Terminal()) == ""
+    monkeypatch.setenv("CRS_PROGRESS", str(tmp_path / "no" / "terminal"))
+    assert drawn(Terminal()) == ""
+    with contextlib.redirect_stderr(io.StringIO()):
+        assert progress.terminal() is None
 
 
 def test_a_live_jupyterlab_is_watched_and_a_bare_kernel_is_not_but_may_draw_on_a_terminal(monkeypatch):
@@ -259,10 +255,3 @@ def test_a_live_jupyterlab_is_watched_and_a_bare_kernel_is_not_but_may_draw_on_a
     assert "films" in os.read(main, 10_000).decode()
     os.close(main)
     os.close(other)
-
-
-def test_a_terminal_that_is_gone_is_no_reason_to_fail_and_a_buffer_is_none(monkeypatch, tmp_path):
-    monkeypatch.setenv("CRS_PROGRESS", str(tmp_path / "no" / "terminal"))
-    assert drawn(Terminal()) == ""
-    with contextlib.redirect_stderr(io.StringIO()):
-        assert progress.terminal() is None

@@ -21,6 +21,28 @@ from crs_lib.core.store import DamageError, Store, locked
 from tests.helpers import refused
 
 FRAME = pd.DataFrame({"model": ["a", "a"], "session_id": ["1", "2"], "turn": [1, 1], "tas": [0.1, np.nan]})
+WRITERS = {
+    "x.jsonl": lambda path: tables.write_jsonl(path, [{"a": 1}, '{"raw": 2}']),
+    "x.json": lambda path: tables.write_json(path, {"b": 1, "a": (1, 2)}),
+    "x.csv": lambda path: tables.write_csv(path, FRAME),
+    "x.parquet": lambda path: tables.write_parquet(path, FRAME),
+}
+FULL = """
+import resource, signal, sys
+from pathlib import Path
+from crs_lib.core import tables
+from crs_lib.core.errors import RunError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+try:
+    tables.write_jsonl(Path(sys.argv[1]), ({"text": "x" * 1000} for _ in range(1000)))
+except RunError as error:
+    print(error)
+"""
+_numbers = st.floats() | st.integers() | st.none() | st.text(max_size=3) | st.booleans()
+_held = lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(max_size=3), v, max_size=3)  # noqa: E731
+TABLE = "CREATE TABLE IF NOT EXISTS words (word TEXT PRIMARY KEY) WITHOUT ROWID"
+NAMES = st.lists(st.text(max_size=8) | st.integers(-5, 10**6), max_size=4)
 
 
 def test_a_contract_names_missing_columns_and_repeated_rows():
@@ -29,22 +51,13 @@ def test_a_contract_names_missing_columns_and_repeated_rows():
     refused(r"two rows for .*'session_id': '2'", tables.TURNS.check, twice)
 
 
-WRITERS = {
-    "x.jsonl": lambda path: tables.write_jsonl(path, [{"a": 1}, '{"raw": 2}']),
-    "x.json": lambda path: tables.write_json(path, {"b": 1, "a": (1, 2)}),
-    "x.csv": lambda path: tables.write_csv(path, FRAME),
-    "x.parquet": lambda path: tables.write_parquet(path, FRAME),
-}
-
-
 @pytest.mark.parametrize("name", WRITERS)
 def test_writing_twice_gives_the_same_bytes_and_leaves_nothing_aside(tmp_path, name):
     path = tmp_path / "new" / "folder" / name
     WRITERS[name](path)
     first = path.read_bytes()
     WRITERS[name](path)
-    assert path.read_bytes() == first
-    assert os.listdir(path.parent) == [name]
+    assert path.read_bytes() == first and os.listdir(path.parent) == [name]
 
 
 def test_what_is_written_can_be_read_with_ten_digits_and_in_pieces(tmp_path):
@@ -76,22 +89,7 @@ def test_an_error_while_writing_keeps_the_old_file(tmp_path):
         raise ValueError("half way")
 
     refused("half way", tables.write_jsonl, path, broken(), error=ValueError)
-    assert path.read_text() == '{"a": 1}\n'
-    assert os.listdir(tmp_path) == ["x.jsonl"]
-
-
-FULL = """
-import resource, signal, sys
-from pathlib import Path
-from crs_lib.core import tables
-from crs_lib.core.errors import RunError
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
-try:
-    tables.write_jsonl(Path(sys.argv[1]), ({"text": "x" * 1000} for _ in range(1000)))
-except RunError as error:
-    print(error)
-"""
+    assert path.read_text() == '{"a": 1}\n' and os.listdir(tmp_path) == ["x.jsonl"]
 
 
 @pytest.mark.subprocess
@@ -100,8 +98,7 @@ def test_a_full_disk_keeps_the_old_file(tmp_path):
     tables.write_jsonl(path, [{"a": 1}])
     done = subprocess.run([sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, check=True)
     assert "could not write x.jsonl: File too large; nothing changed" in done.stdout
-    assert path.read_text() == '{"a": 1}\n'
-    assert os.listdir(tmp_path) == ["x.jsonl"]
+    assert path.read_text() == '{"a": 1}\n' and os.listdir(tmp_path) == ["x.jsonl"]
 
 
 @pytest.mark.parametrize(("text", "message"), [
@@ -122,13 +119,7 @@ def test_missing_tables_and_folders_that_cannot_be_made_are_named(tmp_path):
     refused(told, tables.write_jsonl, way / "sub" / "x.jsonl", [{"a": 1}], error=RunError)
 
 
-_numbers = st.floats() | st.integers() | st.none() | st.text(max_size=3) | st.booleans()
-_values = st.recursive(
-    _numbers, lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(max_size=3), v, max_size=3)
-)
-
-
-@given(_values)
+@given(st.recursive(_numbers, _held))
 def test_whatever_it_is_json_can_hold_it(value):
     text = json.dumps(tables.finite(value), allow_nan=False)
     assert tables.finite(json.loads(text)) == tables.finite(value)
@@ -167,9 +158,6 @@ def test_lines_are_read_column_by_column_and_what_a_row_lacks_is_missing(tmp_pat
     assert tables.read_table(path, tables.RESULTS, columns=["late"])["late"].tolist()[2] == 3
     tables.write_jsonl(path, [rows[0], rows[0]])
     refused("two rows for", tables.read_table, path, tables.RESULTS, columns=["tas"])
-
-
-TABLE = "CREATE TABLE IF NOT EXISTS words (word TEXT PRIMARY KEY) WITHOUT ROWID"
 
 
 def store(path, **options):
@@ -235,9 +223,6 @@ def test_a_folder_is_locked_for_one_at_a_time(tmp_path):
     refused(r"cannot be written .* CRS_RESULTS", locked(tmp_path / "file", "busy").__enter__, error=RunError)
 
 
-NAMES = st.lists(st.text(max_size=8) | st.integers(-5, 10**6), max_size=4)
-
-
 def test_the_numbers_are_fixed_and_hashed_as_the_documentation_says():
     """A change here changes every published result: the streams are part of the file formats."""
     assert stream(7, "movies", 3, "user").integers(0, 1000, 5).tolist() == [656, 809, 753, 886, 949]
@@ -245,12 +230,10 @@ def test_the_numbers_are_fixed_and_hashed_as_the_documentation_says():
     digest = hashlib.sha256(b'[7, "movies", 3, "user"]').digest()
     expected = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
     assert (stream(7, "movies", 3, "user").random(4) == expected.random(4)).all()
-    assert check_seed(np.int32(5)) == 5
-    assert stream(np.int64(5), "x").random() == stream(5, "x").random()
+    assert check_seed(np.int32(5)) == 5 and stream(np.int64(5), "x").random() == stream(5, "x").random()
     # 500 neighbours: under independence |r| exceeds 0.15 in fewer than 1 of 1,000 draws.
     draws = np.array([stream(1, "movies", session, "user").random() for session in range(501)])
-    assert abs(np.corrcoef(draws[:-1], draws[1:])[0, 1]) < 0.15
-    assert 0.45 < draws.mean() < 0.55
+    assert abs(np.corrcoef(draws[:-1], draws[1:])[0, 1]) < 0.15 and 0.45 < draws.mean() < 0.55
 
 
 @given(seed=st.integers(0, 2**70), names=NAMES)

@@ -27,53 +27,6 @@ ODD = st.text(
     | st.characters(codec="utf-8"),
     max_size=40,
 )
-
-
-@pytest.mark.parametrize(("text", "expected"), [
-    ("Amélie's", ["amelie", "s"]), ("ＡＢＣ", ["abc"]), ("Straße", ["strasse"]), ("ﬁlm noir", ["film", "noir"]),
-    ("sci-fi/thriller", ["sci", "fi", "thriller"]),
-    ("_Alien_ and snake_case 2001", ["alien", "and", "snake", "case", "2001"]),
-    ("Łódź, Søren, Æsop, Þór", ["lodz", "soren", "aesop", "thor"]),
-    ("e\u0301té", ["ete"]), ("½", ["1", "2"]), ("", []), (" \t\n", []), ("…!?", []),
-])  # fmt: skip
-def test_worked_examples(text, expected):
-    assert words(text) == expected
-    assert fold(text) == " ".join(expected)
-
-
-@given(ODD)
-def test_words_are_what_the_definition_says_folded_once_or_twice_with_spans(text):
-    # NFKD of a character may hold a blank or another sign that breaks a word; the definition does the same
-    assert words(text) == words_by_hand(text)
-    assert words(fold(text)) == words(text)
-    found = spans(text)
-    assert all(0 <= start < end <= len(text) for start, end in found)
-    assert found == sorted(found)
-    for word, (start, end) in zip(words(text), found, strict=True):
-        assert word in words(text[start:end])
-
-
-def test_spans_cover_letters_with_accents_and_ngrams_are_distinct_runs():
-    text = "Ah, Ame\u0301lie!"
-    assert words(text) == ["ah", "amelie"]
-    assert [text[start:end] for start, end in spans(text)] == ["Ah", "Ame\u0301lie"]
-    tokens = ["a", "b", "a", "b", "c"]
-    assert ngrams(tokens, 2) == {("a", "b"), ("b", "a"), ("b", "c")}
-    assert ngrams(tokens, 5) == {tuple(tokens)}
-    assert ngrams(tokens, 6) == ngrams([], 1) == set()
-
-
-@given(st.text(max_size=20), st.integers(1, 25))
-def test_shortening_keeps_the_limit_and_shows_the_cut(text, limit):
-    short = shorten(text, limit)
-    assert len(short) <= limit
-    assert short == text or (short.endswith("…") and text.startswith(short[:-1]))
-
-
-def test_listings_read_like_a_sentence():
-    assert [listing(list("abc")[:n]) for n in range(4)] == ["", "a", "a and b", "a, b and c"]
-
-
 RECORD = {
     "session_id": "7", "model_name": "ollama:llama3:instruct", "true_genre": "Drama",
     "conversation": [
@@ -85,6 +38,52 @@ RECORD = {
     "shift_events": [{"turn": 2, "type": "replace", "from_focus": "genre", "to_focus": "genre"}],
     "our_own_key": {"kept": True},
 }  # fmt: skip
+TURNS = RECORD["conversation"]
+NASTY = "<script>alert(\"x\")</script> & 'quoted'"
+_texts = st.text(max_size=30)
+_span = st.tuples(st.integers(0, 30), st.integers(1, 10), st.sampled_from(["genre", "actor"]))
+FILES = (*prompts.USER_SETS.values(), "system", "fields")
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("Amélie's", ["amelie", "s"]), ("ＡＢＣ", ["abc"]), ("Straße", ["strasse"]), ("ﬁlm noir", ["film", "noir"]),
+    ("sci-fi/thriller", ["sci", "fi", "thriller"]),
+    ("_Alien_ and snake_case 2001", ["alien", "and", "snake", "case", "2001"]),
+    ("Łódź, Søren, Æsop, Þór", ["lodz", "soren", "aesop", "thor"]),
+    ("e\u0301té", ["ete"]), ("½", ["1", "2"]), ("", []), (" \t\n", []), ("…!?", []),
+])  # fmt: skip
+def test_worked_examples(text, expected):
+    assert words(text) == expected and fold(text) == " ".join(expected)
+
+
+@given(ODD)
+def test_words_are_what_the_definition_says_folded_once_or_twice_with_spans(text):
+    # NFKD of a character may hold a blank or another sign that breaks a word; the definition does the same
+    assert words(text) == words_by_hand(text) and words(fold(text)) == words(text)
+    found = spans(text)
+    assert all(0 <= start < end <= len(text) for start, end in found) and found == sorted(found)
+    for word, (start, end) in zip(words(text), found, strict=True):
+        assert word in words(text[start:end])
+
+
+def test_spans_cover_letters_with_accents_and_ngrams_are_distinct_runs():
+    text = "Ah, Ame\u0301lie!"
+    assert words(text) == ["ah", "amelie"]
+    assert [text[start:end] for start, end in spans(text)] == ["Ah", "Ame\u0301lie"]
+    tokens = ["a", "b", "a", "b", "c"]
+    assert ngrams(tokens, 2) == {("a", "b"), ("b", "a"), ("b", "c")}
+    assert ngrams(tokens, 5) == {tuple(tokens)} and ngrams(tokens, 6) == ngrams([], 1) == set()
+
+
+@given(st.text(max_size=20), st.integers(1, 25))
+def test_shortening_keeps_the_limit_and_shows_the_cut(text, limit):
+    short = shorten(text, limit)
+    assert len(short) <= limit
+    assert short == text or (short.endswith("…") and text.startswith(short[:-1]))
+
+
+def test_listings_read_like_a_sentence():
+    assert [listing(list("abc")[:n]) for n in range(4)] == ["", "a", "a and b", "a, b and c"]
 
 
 def changed(**changes):
@@ -105,11 +104,7 @@ def test_a_record_comes_back_as_it_was_and_its_turns_count_from_one():
     assert (len(dialogue.pairs()), len(dialogue.turns)) == (1, 3)
     dialogue = Dialogue.from_json({"conversation": [{"speaker": "user", "text": "hi"}], "shift_events": None})
     assert (dialogue.session_id, dialogue.model_name, dialogue.true_genre) == ("", "", None)
-    assert dialogue.turns[0].speaker == "USER"
-    assert dialogue.shift_turns() == []
-
-
-TURNS = RECORD["conversation"]
+    assert dialogue.turns[0].speaker == "USER" and dialogue.shift_turns() == []
 
 
 @pytest.mark.parametrize(("conversation", "message"), [
@@ -125,19 +120,14 @@ def test_a_wrong_record_names_file_session_and_turn(conversation, message):
         Dialogue.from_json(changed(conversation=conversation), source="logs.jsonl")
 
 
-NASTY = "<script>alert(\"x\")</script> & 'quoted'"
-
-
 def test_nothing_of_a_dialogue_becomes_markup():
     record = changed(
         session_id=NASTY, model_name=NASTY,
         conversation=[{"speaker": "USER", "text": NASTY}, {"speaker": "SYSTEM", "text": NASTY}],
         shift_events=[{"turn": 1, "type": NASTY, "from_focus": NASTY, "to_focus": NASTY, "bridge_value": NASTY}],
     )  # fmt: skip
-    marks = [[Mark(0, 8, NASTY, NASTY)], []]
-    shown = Dialogue.from_json(record).with_marks(marks)._repr_html_()
-    assert "<script" not in shown
-    assert shown.count(html.escape("<script>")) >= 9
+    shown = Dialogue.from_json(record).with_marks([[Mark(0, 8, NASTY, NASTY)], []])._repr_html_()
+    assert "<script" not in shown and shown.count(html.escape("<script>")) >= 9
     assert 'title="' + html.escape(f"{NASTY}={NASTY}") + '"' in shown
 
 
@@ -156,13 +146,7 @@ def test_marks_are_shown_longest_first_and_shifts_before_their_turn():
     assert sorted(told, key=shown.index) == [*told]
 
 
-_texts = st.text(max_size=30)
-_spans = st.lists(
-    st.tuples(st.integers(0, 30), st.integers(1, 10), st.sampled_from(["genre", "actor"])), max_size=6
-)
-
-
-@given(text=_texts, spans=_spans)
+@given(text=_texts, spans=st.lists(_span, max_size=6))
 def test_whatever_is_marked_the_text_is_shown_whole(text, spans):
     marks = tuple(Mark(start, start + size, field, "v") for start, size, field in spans)
     shown = Dialogue("", "", (Turn("USER", text, {}, marks),))._repr_html_()
@@ -177,9 +161,6 @@ def test_any_conversation_survives_json(texts, extra):
     dialogue = Dialogue("s", "m", turns, None, ({"turn": 1},), extra)
     again = Dialogue.from_json(json.loads(dialogue.dumps()))
     assert (again, again.dumps()) == (dialogue, dialogue.dumps())
-
-
-FILES = (*prompts.USER_SETS.values(), "system", "fields")
 
 
 def test_a_line_is_compiled_and_missing_sections_and_slots_are_errors():
@@ -268,15 +249,12 @@ def test_a_value_is_put_in_once_and_never_read_as_a_template():
     assert '{"topics": ["...", "..."]}' in text
 
 
-def test_unknown_prompts_and_missing_or_unused_names_are_errors():
+def test_unknown_prompts_and_names_are_errors_and_the_digest_is_that_of_the_words():
     with pytest.raises(InputError, match=r"missing: most; not in the file: mosst") as caught:
         prompts.render("movies/topics", mosst=3, fence="f", message="m")
     assert "it takes most, fence, message" in str(caught.value)
     refused("did you mean 'movies/topics'", prompts.source, "movies/topic")
     refused("unknown prompt", prompts.source, "../errors")
-
-
-def test_the_digest_is_that_of_the_words():
     words = prompts.source("movies/judge_coherence")
     assert prompts.digest("movies/judge_coherence") == hashlib.sha256(words.encode()).hexdigest()
     assert len({prompts.digest(name) for name in prompts.names()}) == len(prompts.names())
@@ -286,8 +264,7 @@ def test_the_digest_is_that_of_the_words():
 def test_every_prompt_renders_with_the_names_it_asks_for(name):
     needs = prompts.wanted(name)
     text = prompts.render(name, **{key: f"<{key}>" for key in needs})
-    assert all(f"<{key}>" in text for key in needs)
-    assert text == text.rstrip()
+    assert all(f"<{key}>" in text for key in needs) and text == text.rstrip()
 
 
 @given(st.text(max_size=200))

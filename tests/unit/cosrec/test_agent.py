@@ -19,6 +19,11 @@ from crs_lib.retrieval.runs import Hit
 from tests.helpers import refused
 from tests.helpers.cosrec_data import CURATED
 
+SHOWN = [Hit("T1", 2.0), Hit("T2", 1.0)]
+RUN = {"C_1_0_0#0": SHOWN, "C_1_0_0#1": SHOWN, "C_1_1_0": [Hit("m#9", 3.0), Hit("m#1", 2.0)]}
+SAMPLE = corpus.locate("sample")
+FILES = {name: SAMPLE / f"{name}.jsonl.gz" for name in ("products", "passages")}
+
 
 @pytest.fixture
 def config(tmp_path, monkeypatch):
@@ -68,8 +73,7 @@ def test_the_sample_tells_bm25_dense_and_fusion_apart():
         agent = retrieve._RoutingAgent(MODELS.create("views"), stock, searches, "first and last")
         runs["+".join(specs)] = agent.run(curated, 10)
     gaps = evaluate.differences(evaluate.score(curated, runs, ["nDCG@10"]), resamples=500)
-    assert len(gaps) == 6
-    assert ((gaps["low"] > 0) | (gaps["high"] < 0)).all()
+    assert len(gaps) == 6 and ((gaps["low"] > 0) | (gaps["high"] < 0)).all()
     better = gaps.set_index(["kind", "a", "b"])["diff"]
     assert better["recommendation", "bm25", "dense:hashing"] > 0 > better["search", "bm25", "dense:hashing"]
 
@@ -88,18 +92,13 @@ def test_wishes_of_a_resolved_user_join_the_query(agent, curated):
 
 
 def test_the_router_learns_from_the_crowd_alone():
-    folder = corpus.locate("sample")
-    data = _training(corpus.load(folder, "crowd"))
+    data = _training(corpus.load(corpus.locate("sample"), "crowd"))
     assert all(name.startswith("Sample-Crowd") for name in data.turns["conversation"])
 
 
 def test_a_folder_without_runs_and_a_run_of_something_else_are_refused(tmp_path):
     refused("one TREC run file", retrieve.read_runs, tmp_path)
     refused("none of its 1 topics is judged", evaluate.score, CURATED, {"ours": {"C_9_0_0": [Hit("x", 1)]}})
-
-
-SHOWN = [Hit("T1", 2.0), Hit("T2", 1.0)]
-RUN = {"C_1_0_0#0": SHOWN, "C_1_0_0#1": SHOWN, "C_1_1_0": [Hit("m#9", 3.0), Hit("m#1", 2.0)]}
 
 
 def test_scores_by_hand():
@@ -138,8 +137,7 @@ def test_the_reader_of_an_index_under_both_mappings():
     frame = evaluate.score(CURATED, {"ours": RUN}, ["RR@10"])
     found = {m: evaluate.reader(CURATED, frame, m)["reader"].tolist() for m in MAPPINGS}
     assert found["as_documented"][:2] == ["user", "unresolved"]
-    assert found["zero_is_generic"][:2] == ["generic", "user"]
-    assert pd.isna(found["as_documented"][2])
+    assert found["zero_is_generic"][:2] == ["generic", "user"] and pd.isna(found["as_documented"][2])
 
 
 def test_the_floors_stand_beside():
@@ -162,8 +160,7 @@ def test_differences_are_paired_by_conversation():
     frame = evaluate.differences(evaluate.score(CURATED, {"ours": RUN, "best": better}, ["RR@10"]), "RR@10")
     row = frame[frame["kind"] == "recommendation"].iloc[0]
     assert (row["a"], row["b"], row["n"]) == ("best", "ours", 2)
-    assert row["diff"] == pytest.approx((1 + 1 + 1) / 3 - (1 + 0.5 + 0) / 3)
-    assert row["p_holm"] >= row["p"]
+    assert row["diff"] == pytest.approx((1 + 1 + 1) / 3 - (1 + 0.5 + 0) / 3) and row["p_holm"] >= row["p"]
     assert frame[frame["kind"] == "search"]["p"].isna().all()  # a single conversation tests nothing
 
 
@@ -174,10 +171,6 @@ def test_linking_compares_ids_in_upper_case():
     # the pool of the turn before: B01 2, B02 1, B03 0
     assert [h.id for h in runs["prior"]["C_2_1_0"]] == ["B01", "B02", "B03"]
     assert found.loc["prior", "P@1"] == 1.0
-
-
-SAMPLE = corpus.locate("sample")
-FILES = {name: SAMPLE / f"{name}.jsonl.gz" for name in ("products", "passages")}
 
 
 @pytest.fixture(scope="module")
@@ -194,8 +187,7 @@ def folder(tmp_path_factory):
 
 def test_the_same_products_hits_and_reviews_as_in_memory(folder):
     here, there = index.Stock(folder), index.StockOnDisk(folder / "made")
-    assert list(there.products) == list(here.products)
-    assert dict(there.passages) == here.passages
+    assert list(there.products) == list(here.products) and dict(there.passages) == here.passages
     query = next(iter(here.products.values())).search_text()
     for collection, text in (("products", query), ("passages", "clean it")):
         for specs in (["bm25"], ["dense:hashing"], ["bm25", "dense:hashing"]):
@@ -208,13 +200,10 @@ def test_the_same_products_hits_and_reviews_as_in_memory(folder):
     assert there.reviews_of("nobody") == []
 
 
-def test_a_writer_makes_the_same_record_from_either(folder):
+def test_a_writer_makes_the_same_record_from_either_and_what_the_index_lacks_is_refused(folder):
     plain = _Writer(GenerateSettings(conversations=2), str(folder)).record(1)
     assert _Writer(GenerateSettings(conversations=2, index=str(folder / "made")), "").record(1) == plain
     assert index.digests(folder, str(folder / "made")) == index.digests(folder)
-
-
-def test_what_the_index_does_not_hold_is_refused(folder):
     stock = index.StockOnDisk(folder / "made")
     refused(r"holds bm25 and dense:hashing, not 'dense:minilm'", stock.search, "products", ["dense:minilm"])
     refused(r"made with k1=1.2, b=0.75; asked for k1=0.9", index.opened, folder, str(folder / "made"), k1=0.9)

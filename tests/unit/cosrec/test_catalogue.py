@@ -24,6 +24,7 @@ from tests.helpers import amazon_fixture as fixture
 from tests.helpers import refused
 
 PACK = {".gz": partial(gzip.compress, mtime=0), ".zst": zstandard.compress}
+PRODUCT = fixture.asin(1)
 
 
 def write(folder, name, metas, reviews, ends=".jsonl"):
@@ -89,8 +90,7 @@ def test_a_product_of_two_categories_is_kept_once_with_all_reviews(tmp_path):
         metas = [fixture.meta(1, title=f"in {name}")]
         write(tmp_path / "in", name, metas, [fixture.review(number, a, timestamp=number)])
     (row,), manifest = run(tmp_path)
-    assert row["title"] == "in Alpha"
-    assert [r["timestamp"] for r in row["valid_reviews"]] == [1, 2]
+    assert row["title"] == "in Alpha" and [r["timestamp"] for r in row["valid_reviews"]] == [1, 2]
     assert manifest["totals"]["joined"]["duplicate products"] == 1
     rows, _ = run(tmp_path, "legacy.jsonl", legacy=True)
     assert [(r["title"], len(r["valid_reviews"])) for r in rows] == [("in Alpha", 1), ("in Beta", 1)]
@@ -128,8 +128,7 @@ def test_tables_of_a_category_change_nothing(large, tmp_path, monkeypatch, legac
 @pytest.mark.slow
 def test_parts_and_workers_change_nothing(large, settings):
     manifest = same(large, large / "again.jsonl", **settings)
-    whole = json.loads((large / "whole.jsonl.manifest.json").read_text())
-    assert manifest["totals"] == whole["totals"]
+    assert manifest["totals"] == json.loads((large / "whole.jsonl.manifest.json").read_text())["totals"]
 
 
 @pytest.mark.parametrize("legacy", [False, True])
@@ -208,8 +207,7 @@ def test_a_damaged_file_is_named_and_the_rest_is_kept(tmp_path, ends):
     done = (tmp_path / "out.jsonl.work" / "reviews" / "Alpha.done.json").stat().st_mtime_ns
     (tmp_path / "in" / f"Beta{ends}").write_bytes(whole)
     rows, _ = run(tmp_path, keep_work=True)
-    counts = {row["parent_asin"]: len(row["valid_reviews"]) for row in rows}
-    assert counts == {a: 1, b: 3000}
+    assert {row["parent_asin"]: len(row["valid_reviews"]) for row in rows} == {a: 1, b: 3000}
     assert (tmp_path / "out.jsonl.work" / "reviews" / "Alpha.done.json").stat().st_mtime_ns == done
 
 
@@ -324,9 +322,6 @@ def test_a_small_file_that_unpacks_without_end_is_refused(tmp_path):
         build(tmp_path / "in", tmp_path / "in", tmp_path / "out.jsonl", Options())
 
 
-PRODUCT = fixture.asin(1)
-
-
 def outcome(line, kind, legacy):
     """What becomes of one line: kept, a reason, unreadable, or nothing."""
     rules, (pack, encode) = Options(legacy=legacy), encoders()
@@ -368,9 +363,7 @@ def test_dirty_reviews(row, legacy):
     ("\U0001f600 ok", "\U0001f600 ok", "\U0001f600 ok"), ("", "", ""),
 ])  # fmt: skip
 def test_cleaning(text, ours, legacy):
-    assert clean(text) == ours
-    assert clean(clean(text)) == ours
-    assert _legacy_clean(text) == legacy
+    assert clean(text) == ours == clean(clean(text)) and _legacy_clean(text) == legacy
 
 
 @pytest.mark.parametrize(("value", "ours", "legacy"), [
@@ -379,8 +372,7 @@ def test_cleaning(text, ours, legacy):
     (None, None, None),
 ])  # fmt: skip
 def test_prices(value, ours, legacy):
-    assert _price_of(value, legacy=False) == ours
-    assert _price_of(value, legacy=True) == legacy
+    assert _price_of(value, legacy=False) == ours and _price_of(value, legacy=True) == legacy
 
 
 def test_lines_are_accepted_as_json_accepts_them():
@@ -390,5 +382,4 @@ def test_lines_are_accepted_as_json_accepts_them():
     for line in (b"[1]", b'{"price": ', b'{"parent_asin": "\xff"}', b""):
         with pytest.raises(ValueError):
             read(line)
-    body = encoders()[1]("ü\x1f\x7f", 5, True, "t", "x", 4, 2)
-    assert body.startswith('{"user":"ü\\u001f\x7f",'.encode())
+    assert encoders()[1]("ü\x1f\x7f", 5, True, "t", "x", 4, 2).startswith('{"user":"ü\\u001f\x7f",'.encode())

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import RunError
 from crs_lib.cosrec import audit, corpus, evaluate
 from crs_lib.cosrec.catalogue_rules import _share, is_english, language
 from crs_lib.cosrec.labels import curated_labels, majority_labels
@@ -13,6 +13,7 @@ from tests.helpers import refused
 
 SCORES = {"fluency": 5, "informativeness": 4, "logicality": 3, "coherence": 2}
 TALK = "U: I need a tent\nS: For how many?\nU: Two. Thanks"
+SEARCH, RECOMMEND = {"type": "search", "query": "q"}, {"type": "recommendation", "query": "q"}
 
 
 def write(folder, **files):
@@ -111,17 +112,14 @@ def test_what_nobody_rated_or_annotated_is_odd_and_not_fatal(tmp_path):
     assert {"an empty list of ratings", "a record without annotators"} <= odd
 
 
-def test_a_corpus_without_judgments_is_audited(tmp_path):
+def test_missing_partitions_name_the_command_and_a_corpus_without_judgments_is_audited(tmp_path):
+    refused("data get cosrec", corpus.load, tmp_path, "raw", error=RunError)
+    refused("partition 'cured'", corpus.load, tmp_path, "cured")
+    refused("no CoSRec corpus", corpus.locate, str(tmp_path), error=RunError)
     found = corpus.load(write(tmp_path), "curated")
     claims = audit.readme_claims({"crowd": found, "curated": found}).set_index("claim")
     assert claims.loc["figure: judgments per intent, grade 2", "found"] == ""
     refused(r"has no judgments \(qrels.qrels\)", evaluate.score, found, {"mine": {}})
-
-
-def test_missing_partitions_name_the_command(tmp_path):
-    refused("data get cosrec", corpus.load, tmp_path, "raw", error=RunError)
-    refused("partition 'cured'", corpus.load, tmp_path, "cured")
-    refused("no CoSRec corpus", corpus.locate, str(tmp_path), error=RunError)
 
 
 def test_topics_are_read_from_the_right():
@@ -142,14 +140,9 @@ def test_the_user_of_an_index_is_never_guessed(tmp_path):
         named = [user_of(found, topic(f"C_1_0_0#{i}"), mapping) for i in range(3)]
         return [user.id if user else None for user in named]
 
-    assert users("as_documented") == ["A", "B", None]
-    assert users("zero_is_generic") == [None, "A", "B"]
+    assert users("as_documented") == ["A", "B", None] and users("zero_is_generic") == [None, "A", "B"]
     assert user_of(found, topic("C_1_0_0"), "as_documented") is None
-    with pytest.raises(InputError, match="user mapping 'zero'"):
-        user_of(found, topic("C_1_0_0#0"), "zero")
-
-
-SEARCH, RECOMMEND = {"type": "search", "query": "q"}, {"type": "recommendation", "query": "q"}
+    refused("user mapping 'zero'", user_of, found, topic("C_1_0_0#0"), "zero")
 
 
 def test_every_kind_of_quirk_is_found_once(tmp_path):

@@ -39,8 +39,7 @@ def test_a_good_draft_is_kept_as_it_is():
 ])  # fmt: skip
 def test_repairs(text, repair):
     draft = drafts.judge(text, TITLE, 3, 4)
-    assert draft.text() == GOOD
-    assert draft.repairs == ((repair,) if repair else ())
+    assert draft.text() == GOOD and draft.repairs == ((repair,) if repair else ())
 
 
 @pytest.mark.parametrize(("text", "problem"), [
@@ -73,8 +72,7 @@ def test_material_goes_in_the_declared_order_and_the_target_stays():
     assert found.left_out[0] == "a review of each product"
     assert found.left_out[1:3] == ("passage p3", "passage p2")
     assert found.prompt.count("fact fact") == 60  # of two passages
-    assert "long long" in found.prompt
-    assert "CatalogueProduct B2" in found.prompt
+    assert "long long" in found.prompt and "CatalogueProduct B2" in found.prompt
     assert len(found.prompt.split()) + 10 <= 300
     smallest = fitted(60, (200,))  # the target's 65 words, two passages of 61, and 10 for the answer
     assert smallest.left_out[-3:] == ("product B3", "product B1", "product B0")
@@ -121,10 +119,8 @@ def writer(answer, **settings):
 def test_a_scripted_model_leaves_all_its_evidence():
     made, model = writer(obedient)
     record = made.record(1)
-    assert record["query"] == "light tent"
-    assert record["target"] in record["products"]
-    assert len(record["products"]) == 10
-    assert len(record["passages"]) == 10
+    assert record["query"] == "light tent" and record["target"] in record["products"]
+    assert len(record["products"]) == 10 and len(record["passages"]) == 10
     facts = record["prompts"]["conversation"]
     assert facts["prompt"] == model.asked[1].messages[0].content
     assert record["target_title"] in facts["prompt"]
@@ -167,8 +163,7 @@ def results(tmp_path, monkeypatch):
 def test_the_template_writer_needs_no_model(results):
     folder = generate(GenerateSettings(run="a", conversations=12))
     records = read_generated("a")
-    talks = corpus.load(folder, "raw").conversations
-    assert list(talks) == [record["id"] for record in records]
+    assert list(corpus.load(folder, "raw").conversations) == [record["id"] for record in records]
     assert len({record["target"] for record in records}) == 12
     for record in records:
         assert drafts.judge(record["conversation"], record["target_title"], 6, 8).problems == ()
@@ -194,8 +189,7 @@ def test_failed_conversations_are_tried_again(results, monkeypatch):
     done: list[int] = []
     monkeypatch.setattr(_Writer, "record", lambda self, number: done.append(number) or real(self, number))
     generate(config)
-    assert done == [2]
-    assert len(read_generated("c")) == 4
+    assert done == [2] and len(read_generated("c")) == 4
 
 
 def test_collections_of_the_sample():
@@ -205,8 +199,7 @@ def test_collections_of_the_sample():
     asin, wanted = next(iter(stock.products.items()))
     assert stock.search("products").search(wanted.search_text(), 1)[0].id == asin
     assert wanted.search_text().startswith(wanted.title)
-    block = wanted.block(2)
-    assert block.count("a buyer:") == min(2, len(wanted.reviews))
+    assert wanted.block(2).count("a buyer:") == min(2, len(wanted.reviews))
     refused("no file", Stock, folder / "crowd", error=RunError)
     refused("need as many target products", _Writer, GenerateSettings(conversations=9999), str(folder))
 
@@ -234,20 +227,16 @@ def test_template_asks_about_each_title_once():
     text = drafts.conversation_by_rule(target, [], found, "a lamp", stream(1, "test"))
     assert drafts.judge(text, target.title, 1, 8).problems == ()
     places = [text.index(word) for word in ("oil", "wicks", "soot")]
-    assert places == sorted(places)
-    assert "Fact 1" in text and "Fact 2" not in text
+    assert places == sorted(places) and "Fact 1" in text and "Fact 2" not in text
     bare = drafts.conversation_by_rule(target, [], [], "a lamp", stream(1, "test"))  # without passages
     assert drafts.judge(bare, target.title, 1, 8).problems == ()
 
 
-def test_the_preset_prints_every_value_of_the_design_and_options_win(capsys):
+def test_the_preset_prints_every_value_of_the_design_and_the_prompt_names_the_longest_query(capsys):
     assert main(["cosrec", "generate", "--preset", "design", "--estimate", "--reviews", "2"]) == 0
     told = dict(line.split(": ", 1) for line in capsys.readouterr().out.partition("\n\n")[0].splitlines())
     assert set(told) == set(DESIGN) and told["reviews"] == "2"
     assert (told["seed"], told["query_words"], told["writer"]) == ("20250218", "7", "ollama:llama3.1:8b")
-
-
-def test_the_prompt_names_the_longest_query():
     assert "At most 7 words" in prompts.render("cosrec/product_query", product="x", max_words=7)
 
 

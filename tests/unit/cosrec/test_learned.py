@@ -16,15 +16,11 @@ SAMPLE = corpus.locate("sample")
 KNOWN, ASKED = corpus.load(SAMPLE, "crowd"), corpus.load(SAMPLE, "curated")
 
 
-def test_an_annotator_who_disagrees_with_all_others_counts_less():
+def test_who_disagrees_counts_less_and_the_largest_share_and_every_majority_is_agreed():
     agree, alone = [1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]
     weights = intents._trust(np.array([[agree, agree, agree, alone]] * 5))
-    assert weights.sum() == pytest.approx(1)
-    assert weights[3] < 0.01 < weights[0] == pytest.approx(weights[1])
+    assert weights.sum() == pytest.approx(1) and weights[3] < 0.01 < weights[0] == pytest.approx(weights[1])
     assert intents._trust(np.array([[agree]])).tolist() == [1.0]
-
-
-def test_the_agreed_label_is_the_largest_share_and_every_majority():
     shares = np.array([[0.4, 0.3, 0.0, 0.3], [0.1, 0.2, 0.1, 0.6], [0.5, 0.5, 0.0, 0.0]])
     given = np.array([[0.4, 0.3, 0.0], [0.1, 0.2, 0.1], [1.0, 1.0, 0.0]])
     assert intents._agreed(shares, given).tolist() == [[1, 0, 0], [0, 0, 0], [1, 1, 0]]
@@ -43,32 +39,22 @@ def planted(talks=60, length=6):
         kind = truth[place[:2]]
         kind = 0 if kind == 1 and literal[place[2]] and draw.random() < 0.9 else kind
         cast[place][draw.integers(4) if draw.random() < 0.1 else kind] = 1
-    codes = np.repeat(np.arange(talks), length)
-    return cast.reshape(-1, 5, 4), codes, truth.ravel(), literal
+    return cast.reshape(-1, 5, 4), np.repeat(np.arange(talks), length), truth.ravel(), literal
 
 
-def test_types_of_annotators_are_told_apart_and_their_votes_put_right():
+def test_types_of_annotators_are_told_apart_and_who_is_absent_changes_nothing():
     cast, codes, truth, literal = planted()
     found = intents._settle(cast, codes, np.full((len(truth), 4), 0.25))
-    assert found.shares.sum(axis=1) == pytest.approx(1)
-    assert found.calls.sum(axis=2) == pytest.approx(1)
+    assert found.shares.sum(axis=1) == pytest.approx(1) and found.calls.sum(axis=2) == pytest.approx(1)
     assert ((found.types[:, :, 1] > 0.5) == literal).mean() > 0.9
     assert found.calls[1, 1, 0] > 0.7 > 0.2 > found.calls[0, 1, 0]
     right = (found.shares.argmax(axis=1) == truth).mean()
-    assert right > (cast.mean(axis=1).argmax(axis=1) == truth).mean() + 0.02
-    assert right > 0.95
-
-
-def test_an_annotator_who_is_not_there_changes_nothing():
+    assert right > (cast.mean(axis=1).argmax(axis=1) == truth).mean() + 0.02 and right > 0.95
     cast, codes, _, _ = planted(20)
     prior = np.full((len(codes), 4), 0.25)
     more = np.concatenate([cast, np.zeros((len(cast), 2, 4))], axis=1)
     alone, padded = (intents._settle(votes, codes, prior) for votes in (cast, more))
-    assert np.allclose(alone.shares, padded.shares)
-    assert np.allclose(alone.calls, padded.calls)
-
-
-def test_the_classifier_decides_where_votes_are_even():
+    assert np.allclose(alone.shares, padded.shares) and np.allclose(alone.calls, padded.calls)
     cast = np.zeros((4, 2, 4))
     cast[:, 0, 0] = cast[:, 1, 1] = 1
     codes, prior = np.array([0, 0, 1, 1]), np.tile([0.1, 0.7, 0.1, 0.1], (4, 1))
@@ -117,8 +103,7 @@ def test_the_extractor_copies_words_that_stand_in_the_conversation():
     for task, query in zip(asked, made, strict=True):
         assert set(rewriting.words(query)) <= {word.word for word in task.words}
     first = [rewriting.rouge_l(query, [task.reference]) for task, query in zip(asked, made, strict=True)]
-    last = [rewriting.rouge_l(task.said, [task.reference]) for task in asked]
-    assert np.mean(first) > np.mean(last) + 0.1
+    assert np.mean(first) > np.mean([rewriting.rouge_l(task.said, [task.reference]) for task in asked]) + 0.1
     refused("at least two conversations", rewriting._QueryExtractor().fit, tasks[:1])
 
 

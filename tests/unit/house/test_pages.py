@@ -27,6 +27,24 @@ WORST = re.compile(
 # What simulated users say and what models are asked, which kept samples and calls hang on.
 SPOKEN = {"systems/tracker.py", "catalog/lexicon.py"}
 SAID = ("earlier wishes", "my other wishes", "No wishes were recorded", "``wishes``", "$wish")
+FIT = (
+    "MIT", "BSD-3-Clause", "BSD License", "Apache-2.0 OR GPL-3.0-only", "MPL-2.0 AND (Apache-2.0 OR MIT)",
+    "Mozilla Public License 2.0", "Python Software Foundation License", "Apache-2.0 WITH LLVM-exception",
+    "MIT License; BSD License", "ISC License", "0BSD AND Zlib",
+)  # fmt: skip
+DO_NOT = (
+    "", "GPL-3.0-or-later", "GNU General Public License v3", "AGPL-3.0", "MIT AND GPL-2.0-only", "Proprietary",
+    "MIT License; GNU General Public License v2", "CC-BY-NC-4.0", "LGPL-3.0", "UNKNOWN", "SSPL-1.0",
+)  # fmt: skip
+PAGE = (paths.home() / "docs" / "names.md").read_text(encoding="utf-8")
+ROWS = [[cell.strip() for cell in line.split(" | ")] for line in PAGE.splitlines() if "`crs_lib." in line]
+QUOTED = (
+    "CONCEPT_FIELDS TOPIC_FIELDS FeaturizerConfig.topic_fields MOVIE_DB ALIGNMENT_THRESHOLD EVAL_MODE plot_kw= "
+    "catalogue_size create_output_file"
+)
+ROOT = Path(__file__).resolve().parents[3]
+CONDA_NAMES = {"ollama-python": "ollama"}  # where conda-forge calls a package otherwise
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def found(text):
@@ -51,8 +69,7 @@ def test_texts_of_the_package_use_none_of_them():
         for line, text in strings(path)
         if (words := found(text))
     ]
-    assert len(files) > 100
-    assert bad == []
+    assert len(files) > 100 and bad == []
 
 
 PAGES = (
@@ -75,17 +92,6 @@ def test_notebooks_tell_without_them(path):
     told = [CODE.sub("", "".join(c["source"])) for c in cells if c["cell_type"] == "markdown"]
     told += ["\n".join(re.findall(r"#.*", "".join(c["source"]))) for c in cells if c["cell_type"] == "code"]
     assert found("\n".join(told)) == []
-
-
-FIT = (
-    "MIT", "BSD-3-Clause", "BSD License", "Apache-2.0 OR GPL-3.0-only", "MPL-2.0 AND (Apache-2.0 OR MIT)",
-    "Mozilla Public License 2.0", "Python Software Foundation License", "Apache-2.0 WITH LLVM-exception",
-    "MIT License; BSD License", "ISC License", "0BSD AND Zlib",
-)  # fmt: skip
-DO_NOT = (
-    "", "GPL-3.0-or-later", "GNU General Public License v3", "AGPL-3.0", "MIT AND GPL-2.0-only", "Proprietary",
-    "MIT License; GNU General Public License v2", "CC-BY-NC-4.0", "LGPL-3.0", "UNKNOWN", "SSPL-1.0",
-)  # fmt: skip
 
 
 @pytest.mark.parametrize("licence", [*FIT, *DO_NOT])
@@ -112,14 +118,6 @@ def test_all_dependencies_fit_and_a_wrong_one_fails_the_list(monkeypatch, capsys
     assert "numpy names GPL-3.0-only, which does not fit" in capsys.readouterr().err
 
 
-PAGE = (paths.home() / "docs" / "names.md").read_text(encoding="utf-8")
-ROWS = [[cell.strip() for cell in line.split(" | ")] for line in PAGE.splitlines() if "`crs_lib." in line]
-QUOTED = (
-    "CONCEPT_FIELDS TOPIC_FIELDS FeaturizerConfig.topic_fields MOVIE_DB ALIGNMENT_THRESHOLD EVAL_MODE plot_kw= "
-    "catalogue_size create_output_file"
-)
-
-
 def target(name):
     """The object that a target names; a field of settings is its declaration."""
     module, _, path = name.partition(":")
@@ -140,11 +138,9 @@ def test_every_name_of_the_designs_has_a_row_and_every_target_is_there():
     assert "(names.md)" in (paths.home() / "docs" / "context.md").read_text(encoding="utf-8")
 
 
-ROBUSTNESS_PAGE_PAGE = (paths.ROOT / "docs" / "robustness.md").read_text(encoding="utf-8")
-
-
 def test_every_row_names_tests_and_every_named_test_is_there():
-    rows = [line for line in ROBUSTNESS_PAGE_PAGE.splitlines() if line.startswith("| ")][1:]
+    page = (paths.ROOT / "docs" / "robustness.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| ")][1:]
     assert len(rows) >= 18
     for row in rows:
         named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", row)
@@ -152,11 +148,6 @@ def test_every_row_names_tests_and_every_named_test_is_there():
         for file, name in named:
             text = (paths.ROOT / file).read_text(encoding="utf-8")
             assert re.search(rf"^def {name}\(", text, re.MULTILINE), (file, name)
-
-
-ROOT = Path(__file__).resolve().parents[3]
-CONDA_NAMES = {"ollama-python": "ollama"}  # where conda-forge calls a package otherwise
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def requirements(lines):
@@ -170,19 +161,15 @@ def pinned():
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def test_conda_and_pip_ask_for_the_same_packages():
+def test_conda_and_pip_ask_for_the_same_packages_and_constraints_are_exact_versions():
     listed = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     plain = [line for line in listed if isinstance(line, str) and line != "pip"]
     python = [line for line in plain if re.match(r"python\b(?!-)", line)]
     conda = requirements(line for line in plain if line not in python)
     renamed = {CONDA_NAMES.get(name, name): versions for name, versions in conda.items()}
-
     assert renamed == requirements(PROJECT["dependencies"])
     assert python == [f"python{PROJECT['requires-python']}"]
     assert {"pip": ["-e ."]} in listed
-
-
-def test_constraints_are_exact_versions_without_addresses():
     assert [line for line in pinned() if not re.fullmatch(r"[A-Za-z0-9._-]+==[\w.+!]+", line)] == []
     names = [canonicalize_name(line.partition("==")[0]) for line in pinned()]
     assert len(names) == len(set(names))

@@ -12,27 +12,22 @@ from tests.helpers.scripted import failing
 QUICK = Retry(waits=2, seeds=2, first=0.0, longest=0.0)
 PROMPT = "What would you suggest out of these:\n- Heat (1995)\n- Ronin (1998)\n"
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 5}}, "required": ["n"]}
+# What one fault leads to: the kind that was retried, or raised ("!"), with a schema asked for.
+OUTCOMES = {
+    "drop": "dropped", "429": "busy", "500": "busy", "503": "busy", "broken": "garbled", "prose": "bad reply",
+    "empty": "empty", "noise": "bad reply", "hang": "timeout", "no_done": "dropped", "cut": "cut",
+    "think": None, "think_field": None, "endless": "garbled", "drip": "timeout",
+    "400": "!refused", "404": "!model missing", "truncate": "!prompt cut",
+}  # fmt: skip
+OWN = ("no_done", "hang", "endless", "drip", "noise", "empty", "500", "503", "think")  # asked of Ollama alone
+PAIRS = [("ollama:tiny", one) for one in OUTCOMES] + [("openai:m", one) for one in OUTCOMES if one not in OWN]
 
 
 def ask(text=PROMPT, **rest):
     return Request.ask("crs", text, **{"seed": 1, **rest})
 
 
-# What one fault leads to: the kind that was retried, or raised ("!"), with a schema asked for.
-OUTCOMES = {
-    "drop": "dropped", "429": "busy", "500": "busy", "503": "busy", "broken": "garbled", "prose": "bad reply",
-    "empty": "empty", "noise": "bad reply", "hang": "timeout", "no_done": "dropped", "cut": "cut",
-    "think": None, "think_field": None, "error_line": None, "endless": "garbled", "drip": "timeout",
-    "400": "!refused", "404": "!model missing", "truncate": "!prompt cut",
-}  # fmt: skip
-OF_OLLAMA = ("no_done", "error_line", "hang", "endless", "drip", "noise", "empty", "500", "503", "think")
-
-
-@pytest.mark.parametrize(
-    ("spec", "fault"),
-    [("ollama:tiny", fault) for fault in OUTCOMES]
-    + [("openai:m", f) for f in OUTCOMES if f not in OF_OLLAMA],
-)
+@pytest.mark.parametrize(("spec", "fault"), PAIRS)
 @pytest.mark.slow
 def test_one_fault_is_repaired_or_raised_as_the_table_says(spec, fault):
     assert {*FAULTS} == {*OUTCOMES}
@@ -71,8 +66,7 @@ def test_what_is_sent_is_what_was_asked_by_each_endpoints_names():
     (body,) = server.bodies
     assert body["options"] == {"num_ctx": 8192, "num_predict": 512, "temperature": 0.3, "top_k": 5, "seed": 1}
     assert (body["format"], body["keep_alive"]) == (SCHEMA, "30m")
-    assert body["messages"] == [{"role": "user", "content": PROMPT}]
-    assert "think" not in body
+    assert body["messages"] == [{"role": "user", "content": PROMPT}] and "think" not in body
     assert (reply.digest, reply.endpoint, reply.cache_hit) == (DIGEST, server.url, False)
     with OllamaServer(["m"]) as server, LLM("openai:m", host=server.url + "/v1") as llm:
         reply = llm.complete(ask(options={"repeat_penalty": 1.1}, schema=SCHEMA))
@@ -134,8 +128,7 @@ def test_hostile_text_passes_through_and_is_bounded_in_the_log(tmp_path):
     server = OllamaServer(faults=Faults(["noise"]))
     with server, LLM("ollama:tiny", host=server.url, recorder=recorder) as llm:
         reply = llm.complete(ask())
-    assert len(reply.text) > 1_000_000 and "\ud800" not in reply.text
-    assert reply.text.startswith(NOISE[:40])
+    assert len(reply.text) > 1_000_000 and "\ud800" not in reply.text and reply.text.startswith(NOISE[:40])
     export([recorder.path], tmp_path / "llm_calls.jsonl")
     (line,) = (tmp_path / "llm_calls.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(line)["text_cut"] is True and len(line) < 25_000

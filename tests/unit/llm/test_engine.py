@@ -38,10 +38,13 @@ def ask(text, seed=1, **rest):
     return Request.ask("crs", text, seed=seed, **rest)
 
 
-def test_preflight_knows_it(engine, llm):
+def test_preflight_knows_it_and_its_own_endpoint_speaks_openai(engine, llm):
     need = Need("crs", f"ollama:{engine.model}", OPTIONS, settings={"host": engine.url})
     assert preflight([need]) == {need.spec: engine.digest}
     assert llm.backend.context_limit() == CONTEXT == OPTIONS["num_ctx"]
+    with LLM(f"openai:{engine.model}", host=engine.openai_url, options=OPTIONS) as own:
+        first, second = own.complete(ask("hello")), own.complete(ask("hello"))
+    assert first.text == second.text and first.tokens_out == 60
 
 
 def test_seeds_tokens_stops_and_schemas_are_the_engines_own(llm, engine):
@@ -64,9 +67,3 @@ def test_a_prompt_beyond_the_context_is_an_error_and_never_cut(llm):
         llm.complete(ask("longer" * 3_000))
     assert theirs.value.kind == "prompt too long" and theirs.value.attempts == 1
     assert "context" in str(theirs.value)
-
-
-def test_the_engines_own_endpoint_speaks_openai(engine):
-    with LLM(f"openai:{engine.model}", host=engine.openai_url, options=OPTIONS) as llm:
-        first, second = llm.complete(ask("hello")), llm.complete(ask("hello"))
-    assert first.text == second.text and first.tokens_out == 60

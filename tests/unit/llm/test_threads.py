@@ -20,6 +20,12 @@ from crs_lib.llm.settings import LLMSettings
 from tests.helpers import refused
 from tests.helpers.ollama_server import OllamaServer
 
+BASE = Request.ask("crs", "hello", system="be kind", seed=1, options={"temperature": 0.7})
+REPLY = Reply(
+    "Heat \x00 <b>", stop="stop", tokens_in=3, tokens_out=2, seconds=1.5, digest="d", thinking="t", attempts=3,
+    endpoint="e", tried=("busy",),
+)  # fmt: skip
+
 
 def ask(number):
     return Request.ask("crs", f"Say this:\nhello {number}\n")
@@ -110,10 +116,9 @@ def hello(text="hello"):
     return Request.ask("crs", text, seed=1, tags={"session": 3})
 
 
-def test_a_spec_is_one_llm_and_its_calls_are_cached_and_logged_where_there_is_a_folder(tmp_path, monkeypatch):
+def test_a_pool_keeps_one_llm_a_spec_its_cache_and_log_and_halted_refuses_calls(tmp_path, monkeypatch):
     with Pool(tmp_path) as pool:
-        assert pool("template") is pool("template")
-        assert not pool.complete("template", hello()).cache_hit
+        assert pool("template") is pool("template") and not pool.complete("template", hello()).cache_hit
         assert pool.complete("template", hello()).cache_hit
     assert (tmp_path / CACHE).exists()
     assert [row["cache_hit"] for row in Recorder(tmp_path / LOG).rows()] == [False, True]
@@ -122,9 +127,6 @@ def test_a_spec_is_one_llm_and_its_calls_are_cached_and_logged_where_there_is_a_
     with Pool(None) as pool:
         pool.complete("template", hello())
     assert list(empty.iterdir()) == []
-
-
-def test_halted_it_refuses_further_calls():
     with Pool(None, made={"scripted": LLM("scripted", answers=["a", "b"])}) as pool:
         assert pool.complete("scripted", hello()).text == "a"
         pool.halt()
@@ -141,15 +143,13 @@ def test_backends_get_the_settings_they_take_and_twice_their_slots():
     assert LLMSettings().settings_for("openai:a") == {"timeout": 300.0, "send_key": False}
     refused("did you mean 'ollama'", service.settings_for, "olama:a")
     with Pool(None, LLMSettings(host="gpu1,gpu2", slots=5)) as pool:
-        assert pool.width(["ollama:a", "template"]) == 20
-        assert pool.width([]) == 1
+        assert pool.width(["ollama:a", "template"]) == 20 and pool.width([]) == 1
 
 
 def test_a_slot_that_comes_free_finds_its_next_call_on_the_server():
     service = LLMSettings(slots=3)
     with OllamaServer(delay=0.05) as server, Pool(None, LLMSettings(host=server.url, slots=3)) as pool:
-        requests = [Request.ask("crs", f"Say this:\nhello {i}\n") for i in range(24)]
-        pool("ollama:tiny").gather(requests)
+        pool("ollama:tiny").gather([Request.ask("crs", f"Say this:\nhello {i}\n") for i in range(24)])
     assert service.at_once == 6 == server.most_at_once
 
 
@@ -161,18 +161,10 @@ def test_scratch_is_this_users_own_and_is_drained_once(tmp_path, monkeypatch):
         pool.complete("template", hello("one"))
         pool.complete("template", hello("two"))
     rows = drain_scratch("thesis")
-    assert len(rows) == 2
-    assert drain_scratch("thesis") == drain_scratch("never used") == []
+    assert len(rows) == 2 and drain_scratch("thesis") == drain_scratch("never used") == []
     home = Recorder(tmp_path / LOG)
     home.put(rows)
     assert [row["session"] for row in home.rows()] == [3, 3]
-
-
-BASE = Request.ask("crs", "hello", system="be kind", seed=1, options={"temperature": 0.7})
-REPLY = Reply(
-    "Heat \x00 <b>", stop="stop", tokens_in=3, tokens_out=2, seconds=1.5, digest="d", thinking="t", attempts=3,
-    endpoint="e", tried=("busy",),
-)  # fmt: skip
 
 
 def test_whatever_may_change_an_answer_changes_its_address_and_who_asks_does_not():
@@ -195,6 +187,5 @@ def test_a_hit_is_the_reply_without_its_costs(tmp_path):
     cache.put("k", replace(REPLY, text="another"))
     cache.close()
     hit = replace(REPLY, seconds=0.0, attempts=0, tried=(), cache_hit=True)
-    assert Cache(tmp_path / "c.sqlite").get("k") == hit
-    assert len(cache) == 1
+    assert Cache(tmp_path / "c.sqlite").get("k") == hit and len(cache) == 1
     cache.close()

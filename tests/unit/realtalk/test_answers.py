@@ -20,6 +20,9 @@ from crs_lib.realtalk.config import RealTalkConfig
 from crs_lib.report import page as pages
 from tests.helpers import refused
 
+CHAT = paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json"
+RULES = ("--encoder", "hashing", "--ranker", "hand")
+
 
 def extracted(chat, question, *places, near=0.9):
     built = index.build(chat, "hashing")
@@ -65,21 +68,15 @@ def test_days_are_written_as_people_write_them(start, end, words):
 
 
 @pytest.mark.slow
-def test_answers_are_scored_beside_the_best_message(sample, told):
+def test_answers_are_scored_beside_the_best_message_and_unmoved_questions_sum_up(sample, told):
     rows = scoring.answered(told, [sample])
     table = scoring.answer_means(rows).set_index("category")
     assert table.loc["all", "n"] == len(rows) == table.drop("all")["n"].sum()
     assert table.loc["all", "token_f1"] > table.loc["all", "baseline_f1"]
     assert rows.loc[rows["abstained"], "token_f1"].eq(0).all()
-    perfect = [
-        {**r, "answer": {"text": q.answer, "days": None}} for r, q in zip(told, sample.questions, strict=True)
-    ]
-    best = scoring.answered(perfect, [sample])
+    pairs = zip(told, sample.questions, strict=True)
+    best = scoring.answered([{**r, "answer": {"text": q.answer, "days": None}} for r, q in pairs], [sample])
     assert best["exact"].eq(1).all() and best["date_accuracy"].dropna().eq(1).all()
-
-
-@pytest.mark.slow
-def test_unmoved_questions_sum_to_all_that_are_scored(sample, told):
     table = scoring.unmoved(scoring.questions(told, [sample], "valid"))
     parts = table[["all gold is there", "some is missing", "nothing to rank"]].sum(axis=1)
     assert parts.tolist() == table["n"].tolist() == [37]
@@ -94,8 +91,7 @@ def test_own_arc_cases_are_read_and_wrong_ones_named_by_line(sample, tmp_path):
     path = tmp_path / "own.jsonl"
     good = case(sample, ["D1:1"], ["D2:2", "D2:3"])
     path.write_text(json.dumps(good) + "\n\n" + json.dumps(good) + "\n")
-    config = RealTalkConfig(arc_cases=str(path))
-    assert [c.to_json() for c in study.cases(config, [sample])] == [good, good]
+    assert [c.to_json() for c in study.cases(RealTalkConfig(arc_cases=str(path)), [sample])] == [good, good]
     path.write_text("\n".join([json.dumps(good), "{", json.dumps(case(sample, ["D1:1"], ["D99:1"])), "[]"]))
     with pytest.raises(InputError) as wrong:
         arcs.read(path, [sample])
@@ -104,21 +100,17 @@ def test_own_arc_cases_are_read_and_wrong_ones_named_by_line(sample, tmp_path):
     assert "line 3, phase 2: no message 'D99:1'" in told
 
 
-def test_set_scores_by_hand():
+def test_set_scores_by_hand_and_none_without_gold():
     # selected 1, 2, 3, 4; gold 2, 4, 9: two hits; recall 2/3, precision 2/4, F1 = 2 * (2/3 * 1/2) / (2/3 + 1/2) = 4/7
-    score = evidence.set_score([1, 2, 3, 4], [2, 4, 9])
-    assert score == pytest.approx((2 / 3, 1 / 2, 4 / 7, 4))
+    assert evidence.set_score([1, 2, 3, 4], [2, 4, 9]) == pytest.approx((2 / 3, 1 / 2, 4 / 7, 4))
     assert evidence.set_score([], [1]) == (0.0, 0.0, 0.0, 0)  # no precision to give away
-
-
-def test_without_gold_nothing_is_scored():
     assert all(math.isnan(v) for v in evidence.set_score([1], [])[:3])
     assert all(math.isnan(v) for v in evidence.rank_scores([1, 2], []).values())
     assert math.isnan(evidence.fuzzy_recall([1], [], [1, 1]))
     assert math.isnan(evidence.arc_score([[1]], []).coverage_any)
 
 
-def test_rank_scores_by_hand():
+def test_rank_scores_by_hand_and_fuzzy_recall_inside_the_session():
     # gold 7 stands first, gold 9 third, gold 5 nowhere
     ranked, gold = [7, 1, 9, 2], {7, 9, 5}
     # DCG = 1/log2(2) + 1/log2(4) = 1.5; ideal for three = 1 + 1/log2(3) + 1/2 = 2.1309
@@ -128,9 +120,6 @@ def test_rank_scores_by_hand():
     )  # fmt: skip
     assert evidence.rank_scores([1, 9, 7], gold)["mrr"] == pytest.approx(1 / 2)
     assert evidence.rank_scores([1], gold)["mrr"] == 0 and evidence.rank_scores([*gold], gold)["all@10"] == 1
-
-
-def test_fuzzy_recall_stays_inside_the_session():
     sessions = [1, 1, 1, 1, 2, 2]
     assert evidence.fuzzy_recall([0], [3], sessions) == 1  # three away
     assert evidence.fuzzy_recall([3], [4], sessions) == 0  # one away, another session
@@ -159,33 +148,22 @@ def test_every_gold_message_has_exactly_one_bucket(kept, selected, place):
     assert (evidence.bucket(place, kept | {0}, kept, selected) == "kept") == (place in selected)
 
 
-def test_answer_f1_counts_words_with_repetition():
+def test_answer_f1_counts_words_with_repetition_and_means_leave_missing_values_out():
     # given "the red red house", expected "red house": common red, house = 2; F1 = 2 * 2 / (4 + 2)
     assert evidence.answer_f1("the red red house", "Red house!") == pytest.approx(2 / 3)
     assert math.isnan(evidence.answer_f1(None, "x")) and evidence.answer_f1("", "") == 1
     assert evidence.answer_f1("", "x") == 0
     assert evidence.answer_exact("The old lift", "an old LIFT!") == 1  # articles and case do not count
-    assert evidence.answer_exact("old lift", "lift") == 0
-    assert math.isnan(evidence.answer_exact(None, "x"))
-
-
-def test_means_leave_missing_values_out():
-    rows = [{"a": 1.0}, {"a": math.nan}, {"a": 0.0}]
-    assert evidence.means(rows, ["a"]) == {"a": 0.5}
+    assert evidence.answer_exact("old lift", "lift") == 0 and math.isnan(evidence.answer_exact(None, "x"))
+    assert evidence.means([{"a": 1.0}, {"a": math.nan}, {"a": 0.0}], ["a"]) == {"a": 0.5}
     assert math.isnan(evidence.means([{"a": math.nan}], ["a"])["a"])
 
 
-CHAT = paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json"
-RULES = ("--encoder", "hashing", "--ranker", "hand")
+def ask(question, *more, words="realtalk predict --ask"):
+    app._do(*app.find([*words.split(), question, "--chat", str(CHAT), *RULES, *more]))
 
 
-def ask(question, *more, words=("realtalk", "predict", "--ask")):
-    app._do(*app.find([*words, question, "--chat", str(CHAT), *RULES, *more]))
-
-
-@pytest.mark.parametrize(
-    "words", [("realtalk", "predict", "--ask"), ("realtalk-answer",), ("realtalk", "answer")]
-)
+@pytest.mark.parametrize("words", ["realtalk predict --ask", "realtalk-answer", "realtalk answer"])
 def test_an_answer_comes_with_its_messages_their_days_and_how_sure_it_is(capsys, sample, words):
     question = next(q for q in sample.questions if "Mira" in q.text)
     ask(question.text, words=words)
@@ -196,14 +174,11 @@ def test_an_answer_comes_with_its_messages_their_days_and_how_sure_it_is(capsys,
     assert shown and all(sample.messages[sample.position[name]].time for name, _, _ in shown)
 
 
-def test_a_question_about_another_chat_is_refused_and_its_nearest_messages_are_shown(capsys, tmp_path):
+def test_what_cannot_be_answered_is_refused_with_what_is_near(capsys, tmp_path):
     ask("Which instrument did Zebulon pawn in Ouagadougou?", "--out", str(tmp_path / "one.jsonl"))
     said = capsys.readouterr().out
     assert said.startswith("no answer in this chat\nhow sure: ") and "answer: " not in said
     assert len((tmp_path / "one.jsonl").read_text().splitlines()) == 1
-
-
-def test_something_is_to_be_done_with_a_chat():
     with pytest.raises(InputError, match="--out FILE, --page FILE or --ask"):
         app._do(*app.find(["realtalk", "predict", "--chat", str(CHAT)]))
 
@@ -227,10 +202,8 @@ def test_the_page_holds_every_message_and_each_link_leads_somewhere(tmp_path, sa
 
 
 def test_texts_of_a_chat_cannot_break_its_page(make_chat):
-    chat = make_chat(
-        [("Ann", "<script>alert(1)</script>"), ("Ben", "</li>&\"'")], qa=[{"question": "<b>Who?</b>"}]
-    )
-    built = index.build(chat, "hashing")
+    said = [("Ann", "<script>alert(1)</script>"), ("Ben", "</li>&\"'")]
+    built = index.build(make_chat(said, qa=[{"question": "<b>Who?</b>"}]), "hashing")
     parts = describe.sections(built, list(query.predict(built, ranker.Hand())))
     text = pages.document("<i>", "?", "", parts, "chat.css")
     assert "<script" not in text and "<b>Who" not in text and "<i>" not in text
@@ -274,9 +247,8 @@ def test_texts_alone_know_no_speaker_time_session_order_or_photo(sample):
         m._replace(position=i, session=1, speaker="X", time=None, caption="a cat", photo=True)
         for i, m in enumerate(reversed(sample.messages))
     ]
-    assert compare._texts_alone(replace(sample, messages=tuple(scrambled), speakers=("X", "Y"))) == replace(
-        told, speakers=()
-    )
+    other = replace(sample, messages=tuple(scrambled), speakers=("X", "Y"))
+    assert compare._texts_alone(other) == replace(told, speakers=())
     assert sorted(told.position) == sorted(sample.position) and told.ids([0]) != sample.ids([0])
     assert corpus.evidence(told, sample.questions[0], "strict").positions != ()
 
@@ -284,8 +256,7 @@ def test_texts_alone_know_no_speaker_time_session_order_or_photo(sample):
 @pytest.mark.slow
 def test_each_question_ranks_its_own_chat_and_counts_once():
     pytest.importorskip("bm25s")
-    config = RealTalkConfig(data=str(CHAT), questions=0)
-    shown = compare.lmeb(config).set_index("ranker")
+    shown = compare.lmeb(RealTalkConfig(data=str(CHAT), questions=0)).set_index("ranker")
     chat = corpus.read_chat(CHAT)
     gold = corpus.gold(chat, "strict")
     assert set(shown["n"]) == {len(gold)}

@@ -14,20 +14,19 @@ from crs_lib.realtalk.corpus import _read_time
 from tests.helpers import refused
 
 MESSAGE = {"clean_text": "hi", "speaker": "Ann", "date_time": "01.01.2024, 10:00:00", "dia_id": "D1:1"}
+CHATS = paths.samples() / "realtalk"
+NAMES = {"kate": "Kate", "tom": "Tom", "elise": "elise"}
+DAY = dt.date(2024, 1, 10)  # a Wednesday
 
 
 def parse(messages, **extra):
-    return corpus._parse_chat(
-        {"name": {"speaker_1": "Ann", "speaker_2": "Ben"}, "session_1": messages, **extra}, "c"
-    )
+    names = {"speaker_1": "Ann", "speaker_2": "Ben"}
+    return corpus._parse_chat({"name": names, "session_1": messages, **extra}, "c")
 
 
 def test_the_sample_keeps_what_the_issue_asks_of_it(sample):
-    assert len(sample.messages) >= 300 and len(sample.questions) >= 30
-    assert len(corpus.gold(sample)) >= 30
-    days = (sample.messages[-1].time - sample.messages[0].time).days
-    assert 20 <= days <= 21
-    assert not sample.quirks
+    assert len(sample.messages) >= 300 and len(sample.questions) >= 30 and len(corpus.gold(sample)) >= 30
+    assert 20 <= (sample.messages[-1].time - sample.messages[0].time).days <= 21 and not sample.quirks
     text = (paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json").read_text(encoding="utf-8")
     assert text.endswith("}\n") and json.loads(text)["name"] == {"speaker_1": "Mira", "speaker_2": "Tobias"}
     assert len(sample.position) == len(sample.messages)
@@ -53,13 +52,12 @@ def test_positions_count_in_file_order_and_sessions_by_number(make_chat):
 ])  # fmt: skip
 def test_what_is_broken_is_reported_and_not_fatal(entry, kind, kept):
     chat = parse([MESSAGE, entry])
-    assert [q.kind for q in chat.quirks] == [kind]
-    assert len(chat.messages) == 1 + kept
+    assert [q.kind for q in chat.quirks] == [kind] and len(chat.messages) == 1 + kept
     if kind == "broken time":  # takes the time before
         assert chat.messages[1].time == chat.messages[0].time
 
 
-def test_a_file_without_messages_or_json_says_what_was_expected(tmp_path):
+def test_files_without_messages_are_refused_and_questions_that_are_none_left_out(tmp_path):
     refused("no message", corpus._parse_chat, {"qa": []}, "c")
     path = tmp_path / "x.json"
     path.write_text("[1, 2")
@@ -69,9 +67,6 @@ def test_a_file_without_messages_or_json_says_what_was_expected(tmp_path):
     path.write_text('{"qa": ' + "[" * 10**5 + "]" * 10**5 + "}")
     refused(r"x.json cannot be read as a chat", corpus.read_chat, path)
     refused("no chat in", corpus.read_folder, tmp_path / "nowhere")
-
-
-def test_questions_that_are_none_are_left_out_and_answers_become_text():
     qa = [{"question": "How many?", "answer": 3, "evidence": "D1:1", "category": 1}, {"answer": "x"}, "?"]
     chat = parse([MESSAGE], qa=qa)
     assert [(q.index, q.answer, q.evidence) for q in chat.questions] == [(0, "3", ("D1:1",))]
@@ -87,21 +82,16 @@ def test_locomo_is_read_by_its_conversation_key():
     }
     chat = corpus._parse_chat(record, "Chat_9_Ann_Ben")
     assert chat.schema == corpus.LOCOMO and chat.messages[0].photo and chat.messages[0].caption == "a cat"
-    assert chat.messages[0].time.isoformat() == "2023-05-08T13:56:00"
-    assert chat.questions[0].answer == "no"
+    assert chat.messages[0].time.isoformat() == "2023-05-08T13:56:00" and chat.questions[0].answer == "no"
     assert corpus.split_of(chat) == "other"  # LoCoMo has no test split of ours
 
 
-def test_the_split_follows_the_file_name(make_chat):
+def test_the_split_follows_the_file_name_and_the_digest_the_messages(make_chat):
     split = {n: corpus.split_of(make_chat([("Ann", "a")], name=f"Chat_{n}_A_B")) for n in (1, 7, 8, 10, 11)}
     assert split == {1: "train", 7: "train", 8: "test", 10: "test", 11: "other"}
-
-
-def test_the_digest_sees_messages_only(make_chat):
     plain = make_chat([("Ann", "a")])
     asked = make_chat([("Ann", "a")], qa=[{"question": "q?", "evidence": ["D1:1"]}], name="other")
-    other = make_chat([("Ann", "b")])
-    assert plain.digest == asked.digest != other.digest
+    assert plain.digest == asked.digest != make_chat([("Ann", "b")]).digest
 
 
 def test_times_of_both_schemas():
@@ -114,8 +104,7 @@ def test_times_of_both_schemas():
 
 def test_the_quirk_report_counts_slips_of_the_annotation(sample):
     report = describe.quirks([sample]).set_index("quirk")["count"]
-    assert report["evidence string repaired"] == 3
-    assert report["evidence id of a dropped photo"] == 2
+    assert report["evidence string repaired"] == 3 and report["evidence id of a dropped photo"] == 2
     assert report["no evidence given"] == 1
 
 
@@ -169,8 +158,7 @@ def ids(chat, reading):
 ])  # fmt: skip
 def test_slips_are_repaired_by_valid_and_not_by_strict(evidence, strict, valid):
     chat = chat_with(evidence)
-    assert ids(chat, corpus.STRICT)[0] == strict
-    assert ids(chat, corpus.VALID) == (valid, [])
+    assert ids(chat, corpus.STRICT)[0] == strict and ids(chat, corpus.VALID) == (valid, [])
 
 
 @pytest.mark.parametrize("text", ["", "D:56", "D58", "somewhere"])
@@ -196,8 +184,7 @@ def test_derived_arcs_are_questions_over_three_sessions(make_chat):
         {"question": "long?", "evidence": ["D3:1", "D1:1", "D2:2", "D1:2"]},
         {"question": "short?", "evidence": ["D1:1", "D2:1"]},
     ]
-    chat = make_chat(*[[("Ann", "a"), ("Ben", "b")]] * 3, qa=qa)
-    (case,) = arcs.derive(chat)
+    (case,) = arcs.derive(make_chat(*[[("Ann", "a"), ("Ben", "b")]] * 3, qa=qa))
     assert [phase.ids for phase in case.phases] == [("D1:1", "D1:2"), ("D2:2",), ("D3:1",)]
 
 
@@ -219,22 +206,15 @@ def test_arc_files_round_trip_and_say_everything_that_is_wrong(make_chat, tmp_pa
     refused("crs-arc-1", arcs.read, path, [chat])
 
 
-CHATS = paths.samples() / "realtalk"
-
-
-def test_questions_are_counted_as_their_tables_say(sample, make_chat):
+def test_questions_and_visits_are_counted_as_their_tables_say(sample, make_chat, told):
     rows = describe.questions([sample])
     gold = corpus.gold(sample)
     assert len(rows) == len(sample.questions) and (rows["gold"] > 0).sum() == len(gold)
     assert rows["apart"].sum() == sum(len(corpus.sessions_of(sample, sorted(p))) > 1 for p in gold.values())
     odd = sum(not q.evidence or any(e not in sample.position for e in q.evidence) for q in sample.questions)
     assert rows["odd"].sum() == odd == 6
-    own = describe.spoken(rows)
-    assert len(own) == rows.loc[rows["named"] == 1, "gold"].sum()
+    assert len(describe.spoken(rows)) == rows.loc[rows["named"] == 1, "gold"].sum()
     assert describe.questions([make_chat([("Ann", "Hello")])]).empty
-
-
-def test_visits_say_what_the_agent_did(told):
     rows = scoring.visits(told)
     assert rows["question"].is_unique and rows["given"].all()
     assert rows["again"].sum() == sum(len(record["trace"]) > 5 for record in told) > 0
@@ -263,10 +243,6 @@ def _texts(value):
             yield from _texts(one)
 
 
-NAMES = {"kate": "Kate", "tom": "Tom", "elise": "elise"}
-DAY = dt.date(2024, 1, 10)  # a Wednesday
-
-
 @pytest.mark.parametrize("question, kind, first", [
     ("When did Kate start skiing?", "when", "I start skiing"),
     ("What are Kate's hobbies?", "list", "my hobbies"),
@@ -282,23 +258,16 @@ def test_kind_and_first_person(question, kind, first):
     assert (made.kind, made.first_person) == (kind, first)
 
 
-def test_a_plan_names_people_days_photos_and_terms_without_names():
+def test_a_plan_names_people_days_photos_and_terms_and_learns_names_from_calls(make_chat):
     made = plan.make("What photo did Kate send on 05.01.2024?", NAMES, DAY)
-    assert made.speakers == ("Kate",) and made.photo
-    assert made.windows == (("2024-01-05", "2024-01-05"),)
-    assert "kate" not in made.terms and "photo" in made.terms
-    assert "2024" not in " ".join(made.terms)
+    assert made.speakers == ("Kate",) and made.photo and made.windows == (("2024-01-05", "2024-01-05"),)
+    assert "kate" not in made.terms and "photo" in made.terms and "2024" not in " ".join(made.terms)
     both = plan.make("What do Kate and Tom cook?", NAMES, DAY)
     assert both.speakers == ("Kate", "Tom") and both.many
     assert plan.make("Which pets are there?", NAMES, DAY).speakers == ()
-
-
-def test_names_are_learnt_from_calls_of_the_other_one(make_chat):
     calls = [("Ben", "Hey Katie! How are you?"), ("Ann", "Good, and you?")] * 3
-    chat = make_chat(calls)
-    assert wording.learn_names(chat)["katie"] == "Ann"
-    lower = make_chat([*calls, ("Ann", "a katie is a kind of bird")])
-    assert "katie" not in wording.learn_names(lower)
+    assert wording.learn_names(make_chat(calls))["katie"] == "Ann"
+    assert "katie" not in wording.learn_names(make_chat([*calls, ("Ann", "a katie is a kind of bird")]))
     assert "katie" not in wording.learn_names(make_chat(calls[:4]))  # twice is not enough
 
 

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.slow  # they share runs that take seconds
 
 MESSAGE = {"clean_text": "I ski in the Alps", "speaker": "Ann", "dia_id": "D1:1", "date_time": "never"}
 NAMES = {"speaker_1": "Ann", "speaker_2": "Ben"}
+QUESTION = "What sounds does Tobias record?"
 
 
 def chat_file(path, messages, qa):
@@ -35,7 +36,7 @@ def record(run, recall, precision=None, **asked):
         stage.counts.update(counts | ({"precision": precision} if precision else {}))
 
 
-def test_a_run_goes_from_corpus_to_log(tmp_path):
+def test_a_run_goes_from_corpus_to_log_and_scores_need_predictions_first(tmp_path):
     config = RealTalkConfig(run="r", data=str(CHAT))
     shown = study.describe_corpus(config)
     assert shown["evidence"].set_index("reading")["ids"].to_dict() == {
@@ -43,8 +44,7 @@ def test_a_run_goes_from_corpus_to_log(tmp_path):
     }  # fmt: skip
     study.predict(config)
     scored = study.evaluate(config)
-    folder = paths.run_folder("realtalk", "r")
-    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest = json.loads((paths.run_folder("realtalk", "r") / "manifest.json").read_text())
     assert set(manifest["stages"]) == {"corpus", "query", "evaluate"}
     log = study.log()
     assert log["experiment_id"].tolist() == ["r"] and log["config_changes"].tolist() == [
@@ -54,9 +54,6 @@ def test_a_run_goes_from_corpus_to_log(tmp_path):
     assert log[["train_recall", "test_recall"]].isna().all().all()  # the sample is neither
     contract = tables.Contract("experiments.csv", study.COLUMNS, ("experiment_id",))
     assert len(tables.read_table(paths.results() / "realtalk" / "experiments.csv", contract)) == 1
-
-
-def test_scores_need_predictions_first():
     refused("22_realtalk_query", study.evaluate, RealTalkConfig(run="empty"), error=RunError)
 
 
@@ -76,8 +73,7 @@ def test_test_chats_are_scored_once_on_purpose_wherever_they_lie(make_chat, tmp_
 
     for split in ("test", "all"):
         refused("final=true", check, split=split, error=RunError)
-    assert check(split="train") is False
-    assert check(split="test", final=True) is False
+    assert check(split="train") is False and check(split="test", final=True) is False
     record("first", 0.5, data="realtalk", split="test", final=True)
     refused(r"already scored .*run 'first'", check, split="test", final=True, error=RunError)
     assert check(split="test", final=True, force=True) is True  # marked as repeated
@@ -170,9 +166,6 @@ class Scripted:
         return Reply(answer(request) if callable(answer) else answer)
 
 
-QUESTION = "What sounds does Tobias record?"
-
-
 def ask(built, llm, *nodes, view="windowed", question=QUESTION):
     settings = RealTalkConfig(forms=",".join(f"{node}=model" for node in nodes))
     pipeline = query._Pipeline(built, ranker.Hand(), settings, forms.LLMForm(llm, view=view))
@@ -195,17 +188,14 @@ def test_a_planner_rewords_a_retriever_searches_wider_and_an_explorer_follows_to
     said = json.dumps({"wordings": ["I bought a kayak on the lake"]})
     found = ask(built, Scripted(retriever=said), "retriever")
     assert found.ranked != offline.ranked and len(found.candidates) == len(offline.candidates)
-    llm = Scripted(
-        explorer=lambda r: json.dumps({"topics": r.schema["properties"]["topics"]["items"]["enum"][:2]})
-    )
+    named = lambda r: r.schema["properties"]["topics"]["items"]["enum"][:2]  # noqa: E731
+    llm = Scripted(explorer=lambda r: json.dumps({"topics": named(r)}))
     found = ask(built, llm, "explorer")
     assert "explorer" in [entry["node"] for entry in found.trace] and llm.asked
 
 
 @pytest.mark.parametrize("question", [QUESTION, "What did Tobias and Mira buy?"])
-def test_a_grader_puts_those_it_names_first_in_one_call_and_the_rest_keeps_its_order(
-    built, offline, question
-):
+def test_a_grader_puts_those_it_names_first_in_one_call_and_keeps_the_order_of_the_rest(built, question):
     ruled = SimpleNamespace(**query._Pipeline(built, ranker.Hand()).ask([question])[0])
     llm = Scripted(grader='{"numbers": [21, 3, 21]}')  # one twice
     found = ask(built, llm, "grader", question=question)
@@ -213,8 +203,7 @@ def test_a_grader_puts_those_it_names_first_in_one_call_and_the_rest_keeps_its_o
     assert found.ranked == [*first, *(place for place in ruled.ranked if place not in first)]
     assert (found.scores, found.round) == (ruled.scores, ruled.round) and found.selected[0] == first[0]
     (asked,) = llm.asked
-    lines = asked.messages[-1].content.splitlines()
-    shown = [line for line in lines if line.partition(" | ")[0].isdigit()]
+    shown = [line for line in asked.messages[-1].content.splitlines() if line.partition(" | ")[0].isdigit()]
     assert len(shown) == forms.GRADED and shown[20].startswith("21 | ")
     assert built.chat.messages[first[0]].text[:100] in shown[20]
 
@@ -294,8 +283,7 @@ def test_a_second_run_with_a_model_sends_nothing_and_fewer_segments_are_fewer_ca
         monkeypatch.setenv("OLLAMA_HOST", server.url)
         first = study.predict(RealTalkConfig(run="first", **asked))
         sent = server.chats
-        again = study.predict(RealTalkConfig(run="again", **asked))
-        assert again == first and server.chats == sent > 3
+        assert study.predict(RealTalkConfig(run="again", **asked)) == first and server.chats == sent > 3
         study.predict(RealTalkConfig(run="few", segments=1, forms="selector=model", **asked))
         assert server.chats - sent == 1
     rows = [json.loads(line) for line in _calls("again")]
@@ -323,8 +311,7 @@ def test_a_finished_run_has_its_figures(tmp_path, monkeypatch):
     losses = study.read("drawn", "attribution")
     assert losses["ids"].tolist() == shown["attribution"]["ids"].tolist()
     assert set(losses["n_ids"]) == {shown["attribution"]["ids"].max()}
-    panel = figures.make("realtalk_losses", losses).axes[0]
-    rows = [text.get_text() for text in panel.get_yticklabels()]
+    rows = [text.get_text() for text in figures.make("realtalk_losses", losses).axes[0].get_yticklabels()]
     assert rows[0] == f"all, {losses['ids'].max()} ids"
     assert all(row.startswith("category ") for row in rows[1:])  # chats have no bar of their own
 
@@ -343,7 +330,7 @@ def test_a_trade_off_is_declared_beside_its_run_and_checked():
     assert log.loc["good", "tradeoff"] == declared
 
 
-def test_the_windowed_selector_sees_every_message_of_its_segments_and_the_preview_three(built, offline):
+def test_the_windowed_selector_sees_its_segments_whole_and_may_name_what_no_search_found(built, offline):
     seen = {}
     for view in ("windowed", "preview"):
         llm = Scripted(selector='{"ids": []}')
@@ -357,12 +344,8 @@ def test_the_windowed_selector_sees_every_message_of_its_segments_and_the_previe
     assert seen["windowed"] == inside > seen["preview"]  # all of them, candidates or not
     starts = [built.segments[o].start for o in owners]
     assert all(min(p - s for s in starts if p >= s) < answers.PREVIEWED for p in seen["preview"])
-
-
-def test_a_selector_may_name_a_message_that_no_search_found(built, offline):
-    """What a segment is offered with may be chosen; it joins the candidates, so checkpoints stay nested."""
-    owner = int(built.owner[offline.ranked[0]])
-    segment = built.segments[owner]
+    # what a segment is offered with may be chosen; it joins the candidates, so checkpoints stay nested
+    segment = built.segments[int(built.owner[offline.ranked[0]])]
     lost = next(p for p in range(segment.start, segment.end) if p not in offline.candidates)
     found = ask(built, Scripted(selector=naming(built, lost)), "selector")
     assert lost in found.selected and lost in found.kept and lost in found.candidates
