@@ -138,12 +138,8 @@ def test_habits_count_films_repetitions_unknown_titles_and_eight_words_copied_fr
 
 
 def test_a_model_is_better_only_where_the_interval_leaves_out_zero():
-    gains = {
-        "m": (0.5, 0.6, 0.4, 0.7, 0.5),
-        "list": (0.5, 0.5, 0.5, 0.6, 0.6),
-        "poor": (0.1, 0.1, 0, 0.2, 0.1),
-    }
-    results = pd.DataFrame(gains).melt(var_name="model", value_name="normalised_gain")
+    tenths = {"m": (5, 6, 4, 7, 5), "list": (5, 5, 5, 6, 6), "poor": (1, 1, 0, 2, 1)}
+    results = (pd.DataFrame(tenths) / 10).melt(var_name="model", value_name="normalised_gain")
     results["session_id"] = [*"01234"] * 3
     table = models.against(results, [("m", "list"), ("m", "poor"), ("m", "m"), ("poor", "m")])
     assert table["shown"].tolist() == ["not better", "better", "worse"]

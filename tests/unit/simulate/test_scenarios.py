@@ -25,7 +25,7 @@ TYPES = ("refine", "switch", "replace", "relax", "contradict", "return")  # thos
 PLANS = [scenarios.plan(SAMPLE, 7, session, 20, types=TYPES) for session in range(60)]
 
 
-def test_every_state_has_an_answer_and_plans_open_with_a_genre():
+def test_every_state_has_an_answer_plans_open_with_a_genre_and_shifts_have_room_around_them():
     for plan in PLANS:
         for step in plan.steps:
             answers = step.state.answers(SAMPLE)
@@ -38,9 +38,6 @@ def test_every_state_has_an_answer_and_plans_open_with_a_genre():
         assert (first.act, first.state.constraints) == ("initial", {"genre": plan.true_genre})
         assert second.act == "refine"
         assert len(plan.steps[plan.events[0]["turn"] - 2].state.constraints) in (2, 3)
-
-
-def test_shifts_come_at_random_turns_with_room_before_between_and_after():
     every = [[event["turn"] for event in plan.events] for plan in PLANS]
     assert every == [scenarios.shift_turns(7, plan.session, 20) for plan in PLANS]
     assert {b - a for turns in every for a, b in itertools.pairwise(turns)} <= {3, 4, 5}

@@ -53,10 +53,9 @@ def test_differences_that_rounding_tells_apart_tie_and_those_that_do_not_vary_pr
 
 def test_sign_flip_is_seeded_and_pairs_do_not_disturb_each_other():
     frame = matrix_frame(random_matrix(2, 40, 4))
-    designs = {"seed": 3}, {"seed": 3}, {"seed": 3, "pairs": [("s1", "s3")]}, {"seed": 4}
-    whole, same, one, other = (
-        stats.sign_flip_pairs(frame, stats.Design(**given), permutations=500) for given in designs
-    )
+    made = {"seed": 3}, {"seed": 3}, {"seed": 3, "pairs": [("s1", "s3")]}, {"seed": 4}
+    designs = [stats.Design(**one) for one in made]
+    whole, same, one, other = (stats.sign_flip_pairs(frame, how, permutations=500) for how in designs)
     assert whole.equals(same) and whole["p"].ne(other["p"]).any()
     assert one["p"][0] == whole.set_index(["a", "b"]).loc[("s1", "s3"), "p"]
 
@@ -190,9 +189,8 @@ def test_corrections_keep_order_and_missing_and_reproduce_the_paper():
     assert found["p_adjusted"].tolist() == pytest.approx([0.04, np.nan, 0.02], nan_ok=True)
     assert found["family_size"].tolist() == [2, 2, 2]
     refused("outside", stats.adjust, pd.DataFrame({"p": [1.2]}), method="holm")
-    refused(
-        "use one of holm, benjamini_hochberg", stats.adjust, pd.DataFrame({"p": [0.1]}), method="bonferoni"
-    )
+    unknown = "use one of holm, benjamini_hochberg"
+    refused(unknown, stats.adjust, pd.DataFrame({"p": [0.1]}), method="bonferoni")
 
 
 @settings(max_examples=20, deadline=None)

@@ -161,8 +161,7 @@ def test_shares_and_numbers_are_printed_in_one_form():
 
 def test_how_a_notebook_ends_and_what_is_no_sentence():
     first, none = stats.Finding("a leads."), stats.finding_none("one session")
-    assert repr(stats.learnt(first, none)) == "a leads."
-    assert "no finding" in stats.learnt(none)[0]
+    assert repr(stats.learnt(first, none)) == "a leads." and "no finding" in stats.learnt(none)[0]
     assert stats.not_shown("x.", "") == ("x.",)
     assert first._repr_markdown_() == "**Finding.** a leads." and none._repr_markdown_().startswith("*No")
     refused("at most 3", stats.learnt, *[first] * 4)

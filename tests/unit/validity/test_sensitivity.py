@@ -140,19 +140,11 @@ def dialogue(shift=3):
     return Dialogue("1", "alpha", tuple(turns), shift_events=({"turn": shift},))
 
 
-def test_every_turn_but_the_first_has_a_row_for_every_detector():
+def test_every_turn_but_the_first_has_a_row_for_every_detector_and_figures_as_on_paper():
     rows = detectors.run(OFFLINE, [dialogue()], TEN)
     assert len(rows) == 3 * len(OFFLINE) and rows.loc[rows["shift"], "turn"].unique().tolist() == [3]
     refused("no dialogue", detectors.run, OFFLINE, [], TEN)
     refused("did you mean 'jaccard'", detectors.run, ["jacard"], [dialogue()], TEN)
-
-
-def alarms(scores, shift):
-    turns = range(2, 2 + len(scores))
-    return pd.DataFrame({"detector": "d", "session": "s", "turn": turns, "score": scores, "shift": shift})
-
-
-def test_the_figures_on_paper():
     rows = alarms([0.9, 0.1, 0.2, 0.8, 0.9], [True, False, True, False, False])
     row = detectors.quality(rows, {"d": 0.8}).iloc[0]
     # alarms at turns 2, 5 and 6; shifts at 2 (found at once) and 4 (found one turn late)
@@ -162,3 +154,8 @@ def test_the_figures_on_paper():
     assert (row["found"], row["delay"]) == (0.5, 0.0)
     nothing = detectors.quality(alarms([0.1, 0.2], [False, False]), {"d": 0.5})
     assert nothing[["precision", "recall", "auc", "delay", "found"]].isna().all(axis=None)
+
+
+def alarms(scores, shift):
+    turns = range(2, 2 + len(scores))
+    return pd.DataFrame({"detector": "d", "session": "s", "turn": turns, "score": scores, "shift": shift})
