@@ -32,11 +32,14 @@ from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.sample import scored, simulated
 
 PROGRAM, pytestmark = chromium.PROGRAM, chromium.MARKS
-PIXEL = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
-)
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
 SYSTEMS = ("oracle", "tracker", "amnesiac")
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>\u2028${hacked}{{run}}\u202e"
+CONTROLS = (
+    "[...document.querySelectorAll('a[href], button, input, select, summary, [tabindex=\"0\"]')]"
+    ".filter((n) => n.checkVisibility() && !n.disabled)"
+)
+RUN = "annotate-e2e"
 
 
 def make(run, hostile=False):
@@ -82,7 +85,7 @@ def light_report(run):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stats, "ladder", one_outcome)
         patch.setattr(figures, "make", lambda *_: None)
-        patch.setattr(style, "data", lambda *_: PIXEL)
+        patch.setattr(style, "data", lambda *_: base64.b64decode(PIXEL))
         return report.write(run)
 
 
@@ -130,16 +133,14 @@ def test_it_opens_with_the_first_session_drawn_and_each_turn_shows_what_the_file
     mine = turns[(turns["model"] == "oracle") & (turns["session_id"] == "00000")]
     texts = opened.texts("#view .said .text")
     assert [" ".join(t.split()) for t in texts] == [" ".join(t.text.split()) for t in dialogue.turns]
-    titles = opened.js(
-        "[...document.querySelectorAll('.turn')].map((t) => [...t.querySelectorAll('.film .title')].map((n) => n.textContent))"
-    )
+    within = "[...t.querySelectorAll('.film .title')].map((n) => n.textContent)"
+    titles = opened.js(f"[...document.querySelectorAll('.turn')].map((t) => {within})")
     assert titles == [pair.system.meta["rec_titles"] for pair in dialogue.pairs()]
     first = opened.texts(".facts .scores summary .score:first-child b")
     expected = [f"{value:.2f}" if value == value else "–" for value in mine["item_tas"]]
     assert [t.replace("−", "-") for t in first] == expected
-    constraints = opened.js(
-        "[...document.querySelector('.turn .row').querySelectorAll('.constraint:not(.gone)')].map((n) => n.lastChild.textContent)"
-    )
+    now = "[...document.querySelector('.turn .row').querySelectorAll('.constraint:not(.gone)')]"
+    constraints = opened.js(f"{now}.map((n) => n.lastChild.textContent)")
     assert constraints == list(dialogue.turns[0].user_meta["constraints"].values())
     told = [f"Shift at turn {t}" for t in dialogue.shift_turns()]
     assert [t.split(":")[0] for t in opened.texts(".shift b")] == told
@@ -150,9 +151,8 @@ def test_it_opens_with_the_first_session_drawn_and_each_turn_shows_what_the_file
     assert shown(opened) == ["oracle session 00000"]
     opened.size(420, 900)
     assert opened.js("document.documentElement.scrollWidth") <= 420
-    assert opened.js(
-        "document.querySelector('#view').scrollWidth <= document.querySelector('#view').clientWidth"
-    )
+    view = "document.querySelector('#view')"
+    assert opened.js(f"{view}.scrollWidth <= {view}.clientWidth")
 
 
 def test_search_and_filters_narrow_the_list(opened):
@@ -165,9 +165,8 @@ def test_search_and_filters_narrow_the_list(opened):
     opened.choose("#model", "tracker")
     assert opened.text("#count") == "12 of 36 sessions"
     results = evaluate.read("trace-e2e", "results").query("model == 'tracker'")
-    opened.js(
-        "document.querySelector('#low').value = '0.6'; document.querySelector('#low').dispatchEvent(new Event('input'))"
-    )
+    low = "document.querySelector('#low')"
+    opened.js(f"{low}.value = '0.6'; {low}.dispatchEvent(new Event('input'))")
     assert int(opened.text("#count").split()[0]) == (results["item_tas"] >= 0.6).sum()
 
 
@@ -237,8 +236,7 @@ def test_keys_go_from_session_to_session_and_from_turn_to_turn(opened):
 def test_a_session_is_opened_by_a_click_and_by_its_address(opened, index):
     opened.click("#rows .item:nth-child(5)")
     opened.wait("document.querySelector('#view h2').innerText.endsWith('session 00004')")
-    address = opened.js("location.href")
-    assert address.endswith("#session=00004&model=oracle")
+    assert opened.js("location.href").endswith("#session=00004&model=oracle")
     opened.open(index.as_uri() + "#session=00007&model=tracker&turn=3")
     opened.wait("document.querySelectorAll('.pair.current').length")
     assert shown(opened) == ["tracker session 00007"]
@@ -248,13 +246,10 @@ def test_two_systems_stand_side_by_side_on_one_scenario(opened):
     opened.choose("#with", "amnesiac")
     opened.wait("document.querySelectorAll('#view h2').length == 2")
     assert shown(opened) == ["oracle session 00000", "amnesiac session 00000"]
-    pairs = opened.js(
-        "[...document.querySelectorAll('.pair[data-turn]')].map((p) => p.querySelectorAll('.turn').length)"
-    )
-    assert pairs == [2] * 14
-    tops = opened.js(
-        "[...document.querySelectorAll('.pair[data-turn] .turn')].map((t) => Math.round(t.getBoundingClientRect().top))"
-    )
+    pairs = "[...document.querySelectorAll('.pair[data-turn]')]"
+    assert opened.js(f"{pairs}.map((p) => p.querySelectorAll('.turn').length)") == [2] * 14
+    turns = "[...document.querySelectorAll('.pair[data-turn] .turn')]"
+    tops = opened.js(f"{turns}.map((t) => Math.round(t.getBoundingClientRect().top))")
     assert tops[0::2] == tops[1::2]
     opened.key("j")
     opened.wait("document.querySelector('#view h2').innerText.endsWith('session 00001')")
@@ -279,7 +274,6 @@ def test_hostile_text_stays_text(page):
     shown = page.js("document.querySelector('#view').textContent")
     # texts, wishes, belief, state, calls, shifts, titles
     assert shown.count(HOSTILE) + shown.count(escaped) > 10 * len(said) // 2
-
     page.open(light_report("trace-hostile"))
     untouched(page, "script, iframe, img:not([src^='data:image/png'])")
     assert "</script><script>window.hacked" in page.js("document.body.textContent")
@@ -320,9 +314,8 @@ def test_judges_are_shown_with_the_sentence_that_a_score_rests_on(page, index):
         "judge": {"coherence": 4.0, "proactiveness": None},
     }  # fmt: skip
     made = runs.read_manifest("movies", "trace-e2e")["stages"]["simulate"]["outputs"]["dialogues.jsonl"]
-    with runs.stage(
-        "movies", "trace-e2e", judge_records.STAGE, {}, {"dialogues": made}, fixed=False
-    ) as stage:
+    facts = "movies", "trace-e2e", judge_records.STAGE, {}, {"dialogues": made}
+    with runs.stage(*facts, fixed=False) as stage:
         stage.path(judge_records.SCORES).write_text(json.dumps(record) + "\n")
     page.open(f"{trace.write('trace-e2e').as_uri()}#session=00001&model=tracker")
     page.wait("document.querySelectorAll('.judge td').length > 0")
@@ -399,8 +392,7 @@ def test_tool_calls_are_shown_and_hostile_arguments_stay_text(page):
     calls = page.texts(".call")
     assert len(calls) == 9 and 'search_films(genre="comedy", year_from=1990)' in calls[0]
     assert HOSTILE.split("\u2028")[0] in calls[1] and "{{run}}\\u202e" in calls[1]  # the order is not turned
-    assert logged[0][1]["error"].split(":")[0] in calls[1]
-    assert calls[2].startswith("rm </script>")
+    assert logged[0][1]["error"].split(":")[0] in calls[1] and calls[2].startswith("rm </script>")
     assert page.js("window.hacked === undefined")
     wide = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
     assert page.js(wide)  # nothing is cut off by a long argument
@@ -430,12 +422,6 @@ def test_axe_finds_nothing_wrong_on_light_and_dark_pages(page, index, written, o
             " && !t.closest('.wide, .judge')).length"
         )
         assert page.js(cut) == 0  # a wide table stands in a region that scrolls and says so
-
-
-CONTROLS = (
-    "[...document.querySelectorAll('a[href], button, input, select, summary, [tabindex=\"0\"]')]"
-    ".filter((n) => n.checkVisibility() && !n.disabled)"
-)
 
 
 def tabbed(page, most=400):
@@ -479,9 +465,6 @@ def test_the_keyboard_alone_finds_an_utterance_and_scrolls_a_table(page, index, 
     for _ in range(3):
         page.key("ArrowRight")
     page.wait("goal.scrollLeft > 20")
-
-
-RUN = "annotate-e2e"
 
 
 @pytest.fixture(scope="module")
@@ -693,8 +676,7 @@ def test_the_verdict_stands_on_the_first_screen(page, others):
 
 def test_a_run_dropped_on_the_leaderboard_stands_beside_the_baselines(page, others):
     drawn(page, others[0])
-    before = page.texts("tbody tr td:nth-child(2)")
-    assert set(before) == set(SYSTEMS)
+    assert set(page.texts("tbody tr td:nth-child(2)")) == set(SYSTEMS)
     text = json.dumps((others[0].with_name("results.jsonl")).read_text(encoding="utf-8"))
     page.js(
         f"(() => {{ const data = new DataTransfer(); data.items.add(new File([{text}], 'mine.jsonl'));"

@@ -15,11 +15,9 @@ pytestmark = [pytest.mark.full, pytest.mark.subprocess, pytest.mark.slow]
 PARTS = ("crs_lib", "notebooks", "data/samples", "pyproject.toml", "setup.py", "README.md", "LICENSE")
 
 
-def run(words, folder, **variables):
+def run(words, folder):
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("CRS_", "PYTHON"))}
-    done = subprocess.run(
-        words, cwd=folder, env=plain | variables, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(words, cwd=folder, env=plain, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -70,8 +68,7 @@ def test_installed_without_a_checkout_it_makes_the_main_job(wheel, tmp_path):
     # The dependencies of this environment, without what its own .pth files add (an editable install of ours).
     with open(f"{packages}/dependencies.pth", "w") as file:
         file.write(sysconfig.get_path("purelib") + "\n")
-    where = run([str(program), "-c", "import crs_lib; print(crs_lib.__file__)"], home)
-    assert where.startswith(str(place))
+    assert run([str(program), "-c", "import crs_lib; print(crs_lib.__file__)"], home).startswith(str(place))
     said = run([str(program), "-m", "crs_lib", "thesis", "--sessions", "2", "--turns", "4"], home)
     assert "topic_adaptation_score" in said or "TAS" in said
     made = {path.relative_to(home).as_posix() for path in home.rglob("*") if path.is_file()}
@@ -81,5 +78,4 @@ def test_installed_without_a_checkout_it_makes_the_main_job(wheel, tmp_path):
     ):  # fmt: skip
         assert f"results/movies/demo/{name}" in made
     assert any(name.startswith("figures/movies-demo/") for name in made)
-    shipped = {path.name for path in (place.rglob("*.ipynb"))}
-    assert "03_simulate.ipynb" in shipped
+    assert "03_simulate.ipynb" in {path.name for path in (place.rglob("*.ipynb"))}

@@ -23,8 +23,7 @@ PATIENCE = 30  # seconds until a test gives up on the browser
 
 
 def executable():
-    given = os.environ.get("CRS_CHROMIUM")
-    return given or next(filter(None, map(shutil.which, NAMES)), None)
+    return os.environ.get("CRS_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
 
 
 PROGRAM = executable()
@@ -122,8 +121,7 @@ class Page:
 
     def __init__(self, browser, width, height):
         self.browser = browser
-        target = browser.send("Target.createTarget", url="about:blank")
-        self.target = target["targetId"]
+        self.target = browser.send("Target.createTarget", url="about:blank")["targetId"]
         self.session = browser.send("Target.attachToTarget", targetId=self.target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
