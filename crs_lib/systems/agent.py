@@ -1,11 +1,11 @@
 """Mode ``agent``: a model that searches the catalogue with a tool before it replies. Where a server calls
-tools they are its own; elsewhere the model writes its actions as JSON. Every search and what it found are
-logged.
+tools they are its own; elsewhere the model writes its actions as JSON. Searches and their films are logged.
 """
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from inspect import Parameter, Signature
 from typing import Annotated, Any, NamedTuple
 
@@ -90,8 +90,7 @@ def _fault(name: str, told: Mapping[str, Any], names: Iterable[str]) -> str:
         if given not in known:
             wrong = f"{shorten(given, modes.VALUE_LIMIT)!r}{did_you_mean(given, known)}"
             return f"{TOOL} takes no {wrong} (it takes: {', '.join(known)})"
-        kind = known[given]["type"]
-        of = type(value)
+        kind, of = known[given]["type"], type(value)
         texts = of is list and all(isinstance(one, str) for one in value)
         fits = {"integer": of is int, "array": texts, "string": isinstance(value, str | int)}
         if not fits[kind]:
@@ -191,7 +190,8 @@ class _Agent(ModelSystem):
         messages, left_out = self.fitting(Message("system", self.system_message(self.offer())), asked, tools)
         self.left_out = max(self.left_out, left_out.get("utterances_left_out", 0))
         self.calls += 1
-        return self.ask(turn, messages, schema, self.calls - 1, tools)
+        plain = partial(prompts.render, "movies/crs_plain", most=self.llm.most, films=f"- found by {TOOL}")
+        return self.ask(turn, messages, schema, self.calls - 1, tools, plain)
 
     def system_message(self, offer: Offer) -> str:
         """The task; without the server's own tools also how to act."""

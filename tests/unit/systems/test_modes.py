@@ -261,7 +261,7 @@ def test_a_copied_prompt_is_asked_for_once_more_then_logged_and_the_form_is_a_fi
     assert len(seeds) == 4 == len(set(seeds))
     for one, again in zip(asked(world)[::2], asked(world)[1::2], strict=True):
         assert one.messages[1:] == again.messages[1:]
-        assert mode == "agent" or not modes.copied_prompt(again.messages[0].content)
+        assert not modes.copied_prompt(again.messages[0].content)
     _, (request,) = said_once(mode, answers=[answer("Fine.")])
     example = json.loads(request.messages[0].content.splitlines()[-1])
     assert set(request.schema["required"]) <= set(example) <= set(request.schema["properties"])
