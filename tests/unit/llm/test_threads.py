@@ -18,7 +18,7 @@ from crs_lib.llm.calls import key
 from crs_lib.llm.client import CACHE, LOG, Pool, _Slots, drain_scratch, scratch
 from crs_lib.llm.settings import LLMSettings
 from tests.helpers import refused
-from tests.helpers.ollama_server import OllamaServer
+from tests.helpers.ollama_server import OllamaServer, template_answer
 
 BASE = Request.ask("crs", "hello", system="be kind", seed=1, options={"temperature": 0.7})
 REPLY = Reply(
@@ -147,10 +147,17 @@ def test_backends_get_the_settings_they_take_and_twice_their_slots():
 
 
 def test_a_slot_that_comes_free_finds_its_next_call_on_the_server():
-    service = LLMSettings(slots=3)
-    with OllamaServer(delay=0.05) as server, Pool(None, LLMSettings(host=server.url, slots=3)) as pool:
+    here, counts = [], []
+    six = threading.Barrier(6, lambda: (counts.append(len(here)), here.clear()))
+
+    def together(*given):
+        here.append(given)
+        six.wait(60)  # no answer before six calls are there
+        return template_answer(*given)
+
+    with OllamaServer(answer=together) as server, Pool(None, LLMSettings(host=server.url, slots=3)) as pool:
         pool("ollama:tiny").gather([Request.ask("crs", f"Say this:\nhello {i}\n") for i in range(24)])
-    assert service.at_once == 6 == server.most_at_once
+    assert counts == [LLMSettings(slots=3).at_once] * 4 == [6] * 4
 
 
 def test_scratch_is_this_users_own_and_is_drained_once(tmp_path, monkeypatch):
