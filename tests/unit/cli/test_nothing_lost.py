@@ -222,6 +222,7 @@ def folder(here):
     os.mkfifo("pipe")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_what_is_odd_is_one_sentence(capsys):
     for words in COMMANDS:

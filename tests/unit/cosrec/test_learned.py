@@ -83,6 +83,7 @@ def test_a_crowd_that_says_nothing_and_one_that_is_tested_on_itself_are_refused(
         intents.predict_files(SAMPLE / "crowd", SAMPLE / "crowd", tmp_path / "out.jsonl")
 
 
+@pytest.mark.slow
 def test_the_router_beats_the_most_frequent_intent_on_the_sample():
     data, frame = intents._training(KNOWN), intents.turns(ASKED)
     model = intents._Annotators(names=()).fit(data)

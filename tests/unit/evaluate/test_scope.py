@@ -102,6 +102,7 @@ def mean(found, name, metric):
     return float(np.nanmean([session[metric] for session in found[name][0]]))
 
 
+@pytest.mark.slow
 def test_who_keeps_to_any_reading_scores_the_same_who_mixes_them_less_and_a_question_costs_a_turn_only(found):
     for metric, ideal in (("open_scope_cost", 0), ("open_scope_gain", 1)):
         for name in ("log", "replace", "keep", "drop"):

@@ -89,6 +89,7 @@ def test_the_updates_of_the_package_fit_minilm_and_hold_no_text(make_chat):
     assert not np.allclose(scores["tuned tokens"], scores["tokens"], atol=1e-3)
 
 
+@pytest.mark.slow
 @needs_minilm
 def test_auto_by_hand_takes_minilm_alone_and_ranks_alike(sample):
     assert index.choose_encoder("auto", "hand") == "minilm" and "tuned" in index.choose_encoder("auto")
