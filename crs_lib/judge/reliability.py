@@ -231,5 +231,6 @@ def summary(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.Da
     if spoilt.empty:
         rows.append({"check": "canary", "note": "no canary was judged"})
     columns = ["check", "construct", "judge", "value", "low", "high", "n", "note"]
-    table = pd.DataFrame(rows, columns=columns).astype({"n": "Int64"})
-    return table.fillna(dict.fromkeys(("construct", "judge", "note"), ""))
+    words = dict.fromkeys(("construct", "judge", "note"), "")
+    table = pd.DataFrame(rows, columns=columns).astype({"n": "Int64", **dict.fromkeys(words, object)})
+    return table.fillna(words)

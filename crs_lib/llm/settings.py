@@ -20,7 +20,7 @@ Thinking = Annotated[
 _Limit = Annotated[
     int | None, Field(ge=20, description="characters of a JSON reply; null: 600, worded: none")
 ]
-_Form = Literal["example", "described"]
+_Form = Literal["brief", "described"]
 _Tools = Literal["auto", "native", "json"]
 
 
@@ -35,7 +35,7 @@ class LLMSettings(Settings):
 
     structured: Annotated[bool, Field(description="ask for JSON with films' ids; else titles")] = True
     enforce: Annotated[bool, Field(description="ask again where unknown films are named, then cut")] = False
-    form: Annotated[_Form, Field(description="form shown as an example, or as up to 0.2")] = "example"
+    form: Annotated[_Form, Field(description="short rules, or the prompts of up to 0.2")] = "brief"
     offered: Annotated[int, Field(ge=1, le=50, description="films that a model is given to choose from")] = 4
     most: Annotated[int, Field(ge=1, le=50, description="films that a reply recommends at most")] = 3
     listed: Annotated[int, Field(ge=0, le=5000, description="films shown by closed: and rag:; 0: all")] = 30
@@ -92,7 +92,7 @@ SMALL_MODEL: Mapping[str, Any] = {
 }  # fmt: skip
 # For a model of one to a few thousand million parameters on a laptop: a dozen films, two searches a turn.
 MEDIUM_MODEL: Mapping[str, Any] = {
-    **SMALL_MODEL, "num_ctx": 8192, "num_predict": 160, "reply_limit": 300, "listed": 12, "most": 3,
+    **SMALL_MODEL, "num_ctx": 8192, "num_predict": 200, "reply_limit": 300, "listed": 12, "most": 3,
     "offered": 4, "searches": 2, "threads": 2,
 }  # fmt: skip
 _MODES = ("form", "listed", "retriever", "searches", "tools", "state", "latest", "reply_limit")

@@ -46,14 +46,16 @@ def habits(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
 
 
 def call_costs(name: str) -> pd.DataFrame:
-    """A kept call log by role, mode and model: calls, mean tokens, seconds; InputError for a damaged log."""
-    frame = pd.DataFrame(read_jsonl(calls.kept(name)))
-    frame = frame[frame["error"].isna()] if "error" in frame else frame
-    mode = frame["system"].where(frame["role"] == "crs", "").str.partition(":")[0]
+    """A kept call log by role, mode and model: calls, mean tokens, and mean seconds of the calls that an
+    engine in this process answered, no server or cache. InputError for a damaged log.
+    """
+    rows = pd.DataFrame(read_jsonl(calls.kept(name))).query("error.isna()")
+    own = (rows["endpoint"] == "") & ~rows["cache_hit"]
+    mode = rows["system"].where(rows["role"] == "crs", "").str.partition(":")[0]
+    rows = rows.assign(mode=mode, seconds=rows["seconds"].where(own))
     means = {name: (name, "mean") for name in ("tokens_in", "tokens_out", "seconds")}
-    table = frame.assign(mode=mode).groupby(["role", "mode", "model"]).agg(calls=("request", "size"), **means)
-    whole = {"tokens_in": int, "tokens_out": int}
-    return table.round({**dict.fromkeys(whole, 0), "seconds": 1}).astype(whole).reset_index()
+    table = rows.groupby(["role", "mode", "model"], as_index=False).agg(calls=("request", "size"), **means)
+    return table.astype({"tokens_in": int, "tokens_out": int}).round({"seconds": 1})
 
 
 def against(results: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> pd.DataFrame:

@@ -5,7 +5,6 @@ tools they are its own; elsewhere the model writes its actions as JSON. Searches
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from inspect import Parameter, Signature
 from typing import Annotated, Any, NamedTuple
 
@@ -113,7 +112,7 @@ def _ordered(catalog: Catalog, items: Sequence[int], text: str, retriever: str) 
 class _Agent(ModelSystem):
     """A model with the conversation and a tool that searches the catalogue: acting."""
 
-    prompt = "movies/crs_agent"
+    prompt, numbered = "crs_agent", True  # a number stands for a film of any search
 
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: str) -> None:
         super().__init__(world, seed, session, spec, argument)
@@ -190,12 +189,12 @@ class _Agent(ModelSystem):
         messages, left_out = self.fitting(Message("system", self.system_message(self.offer())), asked, tools)
         self.left_out = max(self.left_out, left_out.get("utterances_left_out", 0))
         self.calls += 1
-        plain = partial(prompts.render, "movies/crs_plain", most=self.llm.most, films=f"- found by {TOOL}")
-        return self.ask(turn, messages, schema, self.calls - 1, tools, plain)
+        return self.ask(turn, messages, schema, self.calls - 1, tools)
 
     def system_message(self, offer: Offer) -> str:
         """The task; without the server's own tools also how to act."""
-        task = prompts.render(self.prompt, most=self.llm.most, searches=self.llm.searches)
+        name = modes.prompt_name(self.prompt, self.llm)
+        task = prompts.render(name, most=self.llm.most, searches=self.llm.searches)
         if self.native:
             return task
         known = parameters(offer.fields)["properties"]

@@ -3,9 +3,8 @@ tracker takes part and no logged constraint is shown: a model reads the conversa
 mode gives it. A spec is ``mode:backend:model``, such as ``closed:ollama:llama3:instruct``.
 """
 
-import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
@@ -30,12 +29,14 @@ if TYPE_CHECKING:
 REPLY_LIMIT, VALUE_LIMIT = 600, 80  # characters of a reply, and of a title or a constraint, in JSON
 TURN_LIMIT = 2_000  # characters of one utterance that the model reads
 COPIED = 8  # consecutive words of the instructions that make a reply a copied prompt
+AGAIN = 0.7  # least temperature at which it is asked again: at 0 a seed changes nothing
 _WORDS, _SLOT = re.compile(r"\w+"), re.compile(r"\$\{?\w+\}?")
 
 
 class Offer(NamedTuple):
-    """The films that a model may recommend (any other too if ``open``), named by ``ids`` or numbers from 1;
-    ``fields`` are those it may state constraints in; of more than ``most`` films the others do not count.
+    """The films that a model may recommend (any other too if ``open``), named by ``ids``, or by numbers from
+    1 without any; ``fields`` are those it may state constraints in; of more than ``most`` films the others do
+    not count.
     """
 
     items: tuple[int, ...]
@@ -43,6 +44,7 @@ class Offer(NamedTuple):
     fields: tuple[str, ...] = tuple(FIELDS)
     ids: tuple[str, ...] = ()
     most: int | None = None
+    numbered: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -50,9 +52,10 @@ class Offer(NamedTuple):
         return self.ids or tuple(str(place) for place in range(1, len(self.items) + 1))
 
     def lines(self, catalog: Catalog) -> str:
-        """The films as a list, one a line."""
-        rows = zip(self.names, self.items, strict=True)
-        return "\n".join(f"- [{name}] {film_facts(catalog, item)}" for name, item in rows) or "- none"
+        """The films as a list, one a line, which begins with its title, or with its number."""
+        marks = [""] * len(self.items) if self.ids else [f"[{name}] " for name in self.names]
+        rows = zip(marks, self.items, strict=True)
+        return "\n".join(f"- {mark}{film_facts(catalog, item)}" for mark, item in rows) or "- none"
 
 
 class _ParsedReply(NamedTuple):
@@ -72,8 +75,13 @@ def film_facts(catalog: Catalog, item: int) -> str:
     film = catalog.items[item]
     known = [(n, row) for n, row in catalog.fields.items() if n != YEAR_FIELD and film.values[n]]
     said = [f"{name} {', '.join(map(row.in_words, film.values[name]))}" for name, row in known]
-    head = f"{film.title} ({film.year})" if film.year else film.title
-    return " ".join(f"{head}: {'; '.join(said)}".split())
+    return " ".join(f"{_titled(catalog, item)}: {'; '.join(said)}".split())
+
+
+def _titled(catalog: Catalog, item: int) -> str:
+    """A film's title, with the year where it is known, on one line."""
+    film = catalog.items[item]
+    return " ".join((f"{film.title} ({film.year})" if film.year else film.title).split())
 
 
 def object_schema(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
@@ -95,19 +103,20 @@ def reply_schema(offer: Offer, llm: LLMSettings) -> dict[str, Any]:
     return object_schema(properties, "recommended", "reply")
 
 
+def prompt_name(name: str, llm: LLMSettings) -> str:
+    """The name of a prompt file: that of up to 0.2 where the settings ask for it and there is one."""
+    old = f"movies/described/{name}"
+    return old if llm.form == "described" and old in _told() else f"movies/{name}"
+
+
 def form(offer: Offer, llm: LLMSettings) -> str:
     """The last words of a prompt: the form of an answer, behind the reminder that settings may ask for."""
     reminder = prompts.source("movies/crs_latest") + "\n\n" if llm.latest else ""
     if not llm.structured:
         return reminder + prompts.source("movies/crs_form_text")
-    fields, kind = ", ".join(offer.fields), "titles" if offer.open else "ids"
-    if llm.form == "described":
-        told = prompts.render("movies/described/crs_form_state", fields=fields) if llm.state else ""
-        told = f"{told} " if told else ""
-        return reminder + prompts.render(f"movies/described/crs_form_{kind}", state=told)
-    rule = prompts.render("movies/crs_form_state", fields=fields) if llm.state else ""
-    state = f'"state": {json.dumps({offer.fields[0]: "drama"})}, ' if llm.state else ""
-    return reminder + prompts.render(f"movies/crs_form_{kind}", state=state, rule=rule)
+    fields, kind = ", ".join(offer.fields), "ids" if offer.numbered else "titles"
+    state = prompts.render(prompt_name("crs_form_state", llm), fields=fields) + " " if llm.state else ""
+    return reminder + prompts.render(prompt_name(f"crs_form_{kind}", llm), state=state).rstrip()
 
 
 @cache
@@ -153,6 +162,7 @@ class ModelSystem:
 
     prompt: ClassVar[str] = ""
     counts_calls: ClassVar[bool] = True  # whether each call of a turn has a seed of its own, and a tag
+    numbered: ClassVar[bool] = False  # whether films have numbers in place of titles
 
     def __init__(
         self, world: World, seed: int, session: int, spec: str, argument: str, shelf: Sequence[int] = ()
@@ -184,7 +194,8 @@ class ModelSystem:
     def longest(cls, catalog: Catalog, llm: LLMSettings) -> int:
         """Tokens that the longest prompt may take before the context bounds it: no earlier turn in it."""
         lengths = sorted((tokens_of(film_facts(catalog, i)) + 8 for i in range(len(catalog))), reverse=True)
-        said = prompts.source(cls.prompt) + form(Offer((), open=True), llm) + "x" * TURN_LIMIT
+        task = prompts.source(prompt_name(cls.prompt, llm))
+        said = task + form(Offer((), open=True), llm) + "x" * TURN_LIMIT
         most = cls.films_shown(llm)
         return tokens_at_most([Message("user", said)]) + sum(lengths if most is None else lengths[:most])
 
@@ -194,8 +205,10 @@ class ModelSystem:
         return llm.listed or None
 
     def offered(self, items: tuple[int, ...], *, open: bool = False) -> Offer:
-        """An offer of these films."""
-        return Offer(items, open, tuple(self.world.catalog.fields), most=self.llm.most)
+        """An offer of these films, named by title and year, which no other film shares, or by number."""
+        catalog, numbered = self.world.catalog, self.numbered or self.llm.form == "described"
+        titles = () if open or numbered else tuple(_titled(catalog, item) for item in items)
+        return Offer(items, open, tuple(catalog.fields), titles, self.llm.most, numbered and not open)
 
     def offer(self) -> Offer:
         """The films that the model may recommend at this turn."""
@@ -206,13 +219,10 @@ class ModelSystem:
         return text
 
     def system_message(self, offer: Offer) -> str:
-        """The task, which comes first."""
-        return prompts.render(self.prompt, most=self.llm.most, form=form(offer, self.llm))
-
-    def plain(self, offer: Offer, utterance: str) -> str:
-        """The task in words too few to copy; the schema alone asks for the form."""
-        films = "- any" if offer.open else offer.lines(self.world.catalog)
-        return prompts.render("movies/crs_plain", most=self.llm.most, films=films)
+        """The task, which comes first, and a session's films with it: an engine reads them once."""
+        name = prompt_name(self.prompt, self.llm)
+        films = {"films": offer.lines(self.world.catalog)} if "films" in prompts.wanted(name) else {}
+        return prompts.render(name, most=self.llm.most, form=form(offer, self.llm), **films)
 
     def schema(self, offer: Offer) -> dict[str, Any] | None:
         """The JSON schema of the answer; None for plain text."""
@@ -229,7 +239,7 @@ class ModelSystem:
     def answer(self, turn: int, offer: Offer, utterance: str) -> tuple[_ParsedReply, dict[str, Any]]:
         """The model's answer, and what the log says of it; titles enforced where the settings say so."""
         messages, extra = self.messages(offer, utterance)
-        said = self.ask(turn, messages, self.schema(offer), plain=partial(self.plain, offer, utterance))
+        said = self.ask(turn, messages, self.schema(offer))
         parsed = self.read(said, offer, utterance)
         extra |= {"reply_cut": True} if said.stop == "length" else {}
         if self.llm.enforce and parsed.foreign:
@@ -298,9 +308,9 @@ class ModelSystem:
 
     def ask(
         self, turn: int, messages: Sequence[Message], schema: Mapping[str, Any] | None, step: int = 0,
-        tools: Sequence[Mapping[str, Any]] = (), plain: Callable[[], str] | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
     ) -> Reply:  # fmt: skip
-        """One call; ``step`` counts those of a turn. A copied reply is asked again, with ``plain`` first."""
+        """One call; ``step`` counts those of a turn. A copied reply is asked again, less predictably."""
         counted = {"step": step} if self.counts_calls else {}
         place = ("crs", turn, step) if step and counted else ("crs", turn)
         request = Request(
@@ -311,11 +321,10 @@ class ModelSystem:
         said = self.llms.complete(self.model, request)
         if self.llm.form == "described" or not copied_prompt(said.text):
             return said
-        first = replace(messages[0], content=plain()) if plain else messages[0]
         seed = rng.address_seed(request.seed or 0, "copied prompt")
-        again = replace(request, messages=(first, *messages[1:]), seed=seed)
+        options = {**request.options, "temperature": max(AGAIN, self.llm.temperature)}
         try:
-            return self.llms.complete(self.model, again)
+            return self.llms.complete(self.model, replace(request, seed=seed, options=options))
         except LLMError as error:  # no better words, or none kept: the first ones stay, and are counted
             if not (error.unusable or error.kind == "not recorded"):
                 raise
@@ -349,7 +358,7 @@ register = partial(
 class _Closed(ModelSystem):
     """A model with the conversation and one fixed list of films for all of it: understanding."""
 
-    prompt = "movies/crs_closed"
+    prompt = "crs_closed"
 
     def offer(self) -> Offer:
         """The session's films: the catalogue, or a draw with answers to the user's constraints."""
@@ -357,17 +366,12 @@ class _Closed(ModelSystem):
             self.shelf = base.drawn(self.world.catalog, self.llm.listed, self.seed, self.session)
         return self.offered(self.shelf)
 
-    def system_message(self, offer: Offer) -> str:
-        """The films come first, so that an engine reads them once a session."""
-        lines = offer.lines(self.world.catalog)
-        return prompts.render(self.prompt, films=lines, most=self.llm.most, form=form(offer, self.llm))
-
 
 @register("rag", parse=base.check_reader)
 class _Rag(ModelSystem):
     """A model with the conversation and the films that a search finds for it: understanding, and choosing."""
 
-    prompt = "movies/crs_rag"
+    prompt = "crs_rag"
 
     def offer(self) -> Offer:
         """The best films of the search in random order: its own would tell which film the search chose."""
@@ -385,7 +389,7 @@ class _Rag(ModelSystem):
 class _Free(ModelSystem):
     """A model with the conversation alone: what it remembers of films, and whether they exist."""
 
-    prompt = "movies/crs_free"
+    prompt = "crs_free"
 
     @classmethod
     def films_shown(cls, llm: LLMSettings) -> int | None:

@@ -75,7 +75,12 @@ class _Worded(ModelSystem):
         """The prompt of a turn, the utterances in it, and ``more`` behind it. As many of the latest
         utterances as fit into the context are quoted, room left for ``more``; the last utterance always is.
         """
-        llm, lines, values = self.llm, self.lines, self._values(offer)
+        llm, lines = self.llm, self.lines
+        known = (film(self.world.catalog, item, with_id=llm.structured) for item in offer.items)
+        values = {
+            "wishes": "\n".join(f"- {name}: {value}" for name, value in self.state.items()) or _NOTHING,
+            "candidates": "\n".join(known), "most": min(llm.most, len(offer.items)),
+        }  # fmt: skip
         bare = prompts.render(_prompt(llm), **values, conversation="", fence="0" * 16)
         free = room(llm.options) - tokens_at_most([Message("user", bare)]) - tokens_at_most(more)
         shown, needed = len(lines), sum(tokens_of(line) + 1 for line in lines)  # each with its line end
@@ -87,20 +92,6 @@ class _Worded(ModelSystem):
         left_out = len(lines) - shown
         return (Message("user", text), *more), {"utterances_left_out": left_out} if left_out else {}
 
-    def _values(self, offer: Offer) -> dict[str, str | int]:
-        """The constraints, the films and their number, as the prompts take them."""
-        known = (film(self.world.catalog, item, with_id=self.llm.structured) for item in offer.items)
-        return {
-            "wishes": "\n".join(f"- {name}: {value}" for name, value in self.state.items()) or _NOTHING,
-            "candidates": "\n".join(known), "most": min(self.llm.most, len(offer.items)),
-        }  # fmt: skip
-
-    def plain(self, offer: Offer, utterance: str) -> str:
-        """The films, the constraints and the user's words."""
-        values = self._values(offer)
-        told = prompts.render("movies/crs_plain", most=values["most"], films=values["candidates"])
-        return f"{told}\n\n{values['wishes']}\n\n{utterance}"
-
 
 def _quote(speaker: str, text: str) -> str:
     """An utterance as one JSON string of at most 2,000 characters."""
@@ -109,8 +100,7 @@ def _quote(speaker: str, text: str) -> str:
 
 def _prompt(llm: LLMSettings) -> str:
     """The name of the prompt; the plain one says nothing of a form."""
-    folder = "movies/described" if llm.form == "described" else "movies"
-    return f"{folder}/crs_reply_json" if llm.structured else "movies/crs_reply"
+    return modes.prompt_name("crs_reply_json", llm) if llm.structured else "movies/crs_reply"
 
 
 @lru_cache(maxsize=4096)

@@ -18,10 +18,10 @@ ROOMS = {
 TOTAL, LINES, FILES, PUBLIC, FRONT_DOOR, SETTINGS, COMMANDS = 24_500, 39_000, 215, 1_150, 160, 20, 26
 # What is still above its budget, with the size that it has: a number here may fall, and goes once it is within.
 REACHED = {
-    "cosrec": 2818, "systems": 1949, "report": 1671, "validity": 1558, "simulate": 1399,
+    "cosrec": 2818, "systems": 1945, "report": 1671, "validity": 1558, "simulate": 1399,
     "cli": 997, "core": 967, "retrieval": 632, "notebooks": 583,
 }  # fmt: skip
-TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 25_863, 41_500, 215, 1_127
+TOTAL_REACHED, LINES_REACHED, FILES_REACHED, PUBLIC_REACHED = 25_860, 41_496, 215, 1_127
 FRONT_DOOR_REACHED = 160
 
 

@@ -346,6 +346,8 @@ def test_the_summary_holds_every_check_and_says_what_is_missing():
     assert "canary" not in table.index  # the row that says there is none
     others = summary(frame.assign(judge="c"), resamples=50).set_index("check")["note"]
     assert others["preference for the own family"] == "no judge shares a family with a system"
+    silent = summary(frame.iloc[:0], resamples=50)  # no call succeeded
+    assert silent["value"].isna().all() and set(silent["construct"]) == set(silent["judge"]) == {""}
 
 
 REPLIES = ["Try Heat.", "Ronin (or Heat) it is.", "Heathers, then."]

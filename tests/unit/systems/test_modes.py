@@ -1,6 +1,8 @@
 """Models that understand for themselves: what each mode shows, what is read from the answer, who is seen through."""
 
 import json
+import re
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -17,7 +19,7 @@ from crs_lib.simulate import conversation
 from crs_lib.systems import base as systems
 from crs_lib.systems import modes
 from crs_lib.systems.base import World
-from tests.helpers import refused, sample
+from tests.helpers import films, refused, sample
 from tests.helpers.sample import GROUNDER, SAMPLE, asked
 
 WISH = "I'd like to see comedy films tonight. Any ideas?"
@@ -35,17 +37,22 @@ def said_once(mode, text=WISH, answers=None, **rule):
     return systems.create(f"{mode}:scripted", world, 7, 0).reply(1, text, {}), asked(world)
 
 
+def shown(message):
+    """The names of the films that a message lists."""
+    return re.findall(r"^- (.*?\(\d{4}\)): ", message.content, re.MULTILINE)
+
+
 def talk(spec, session=0, n_turns=6, world=None, **config):
     batch = simulate.SimulateConfig(systems=["oracle"], n_turns=n_turns, **{"voices": "A", **config})
     return simulate.session(world, spec, session, batch)
 
 
 def test_closed_shows_the_same_films_at_every_turn_and_they_answer_every_wish():
-    world = with_model(lambda request: answer("Hm.", ["1"]))
+    world = with_model(lambda request: answer("Hm.", on_offer(request)[:1]))
     talk("closed:scripted", world=world)
     firsts = [request.messages[0] for request in asked(world)]
     assert len({one.content for one in firsts}) == 1 and firsts[0].role == "system"
-    assert firsts[0].content.count("\n- [") == 30
+    assert len(shown(firsts[0])) == 30
     assert [one.role for one in asked(world)[2].messages] == ["system", *["user", "assistant"] * 2, "user"]
     world = with_model(lambda request: answer("Hm."))
     config = simulate.SimulateConfig(systems=["oracle"], n_turns=12)
@@ -61,18 +68,17 @@ def test_closed_shows_the_same_films_at_every_turn_and_they_answer_every_wish():
 def test_rag_shows_what_the_search_finds_free_shows_nothing_and_closed_all_where_asked():
     reply, (request,) = said_once("rag", "Something with Charlie Chaplin, please.", listed=5)
     last = request.messages[-1].content
-    assert last.count("\n- [") == 5 and "Charlie Chaplin" in last.split("The user says:")[0]
+    assert len(shown(request.messages[-1])) == 5 and "Charlie Chaplin" in last.split("The user says:")[0]
     assert len(reply.extra["offered_ids"]) == 5
     reply, (request,) = said_once("rag", "Hm?", retriever="bm25")
     assert "Movies found:\n- none" in request.messages[-1].content
     assert reply.items == () and reply.extra["offered_ids"] == []
     _, (request,) = said_once("free")
-    shown = " ".join(message.content for message in request.messages)
-    assert not any(item.item_id in shown for item in SAMPLE.items) and "- [" not in shown
+    assert not any(shown(message) for message in request.messages)
     world = with_model(lambda request: answer("Hm."), listed=0, num_ctx=200_000)
     talk("closed:scripted", n_turns=1, world=world)
     (request,) = asked(world)
-    assert request.messages[0].content.count("\n- [") == int(SAMPLE.recommendable.sum())
+    assert len(shown(request.messages[0])) == int(SAMPLE.recommendable.sum())
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -123,17 +129,21 @@ def test_the_oldest_turns_are_left_out_where_the_context_is_full(mode):
     assert roles[:2] == ["system", "user"] and roles[-1] == "user"
 
 
-def test_numbers_are_films_of_the_latest_list_and_stated_wishes_are_kept():
-    text = answer("Two.", ["2", "1", "2"], {"genre": "comedies", "actor": "Charlie Chaplin", "director": ""})
-    reply, (request,) = said_once("closed", answers=[text])
+def test_titles_are_films_of_the_latest_list_and_stated_wishes_are_kept():
+    wishes = {"genre": "comedies", "actor": "Charlie Chaplin", "director": ""}
+
+    def two(request):
+        return answer("Two.", [on_offer(request)[place] for place in (1, 0, 1)], wishes)
+
+    reply, (request,) = said_once("closed", answers=two)
     ids = reply.extra["offered_ids"]
     assert [SAMPLE.items[i].item_id for i in reply.items] == [ids[1], ids[0]]
     assert reply.extra["state"] == {"genre": "comedies", "actor": "Charlie Chaplin"}
     assert reply.constraints == {"genre": "Comedy", "actor": "Charlie Chaplin"}
-    assert request.schema["properties"]["recommended"]["items"]["enum"][-1] == "30"
+    assert on_offer(request) == shown(request.messages[0])
     assert "state" not in request.schema["required"]
     state = {"genre": "comedies", "year": "the nineties"}
-    reply, _ = said_once("closed", answers=[answer("Two.", ["2"], state)])
+    reply, _ = said_once("closed", answers=[answer("Two.", (), state)])
     assert (reply.extra["state"], reply.constraints) == (state, {"genre": "Comedy"})
     reply, (request,) = said_once("closed", state=False)
     assert "state" not in request.schema["properties"] and '"state"' not in request.messages[0].content
@@ -169,8 +179,23 @@ def test_a_reply_recommends_at_most_what_is_allowed_and_enforced_titles_are_aske
     assert requests[0].seed != requests[1].seed
 
 
+@pytest.mark.parametrize("catalog", [SAMPLE, films.catalog()], ids=["sample", "ten films"])
+def test_films_go_by_title_and_year_or_by_numbers_in_the_earlier_form(catalog):
+    everything = tuple(range(len(catalog)))
+    for form in ("brief", "described"):
+        world = replace(with_model([], form=form), catalog=catalog)
+        offer = modes.ModelSystem(world, 7, 0, "closed:scripted", "scripted").offered(everything)
+        assert len({*offer.names}) == len(catalog)
+        numbers = tuple(str(place + 1) for place in everything)
+        titles = tuple(f"{one.title} ({one.year})" for one in catalog.items)
+        assert offer.names == (titles if form == "brief" else numbers)
+        marks = titles if form == "brief" else [f"[{number}] " for number in numbers]
+        lines = offer.lines(catalog).splitlines()
+        assert all(line.startswith(f"- {mark}") for line, mark in zip(lines, marks, strict=True))
+
+
 @pytest.mark.parametrize("mode", MODES)
-def test_a_number_that_was_not_shown_fails_the_session(mode):
+def test_a_film_that_was_not_shown_fails_the_session(mode):
     unknown = json.dumps({"recommended": ["99", 7], "reply": "x"})
     refused("breaks its schema", said_once, mode, answers=lambda request: unknown, error=LLMError)
 
@@ -249,10 +274,11 @@ def test_in_rag_it_finds_less_than_any_search(retriever, name, searches):
         assert found[0] < searches[retriever][0]
 
 
+@pytest.mark.parametrize("heat", [0, 1])
 @pytest.mark.parametrize("mode", ["worded", *MODES])
-def test_a_copied_prompt_is_asked_for_once_more_then_logged_and_the_form_is_a_filled_example(mode):
+def test_a_copied_prompt_is_asked_for_once_more_then_logged_and_the_form_has_no_slot_to_copy(mode, heat):
     copied = answer("One film. Choose movies that have everything the user wants now.")
-    world = with_model([copied, answer("Fine."), copied, copied])
+    world = with_model([copied, answer("Fine."), copied, copied], temperature=heat)
     system = systems.create(f"{mode}:scripted", world, 7, 0)
     first, second = system.reply(1, WISH, {}), system.reply(2, WISH, {})
     assert first.text == "Fine." and "copied_prompt" not in first.extra
@@ -260,15 +286,14 @@ def test_a_copied_prompt_is_asked_for_once_more_then_logged_and_the_form_is_a_fi
     seeds = [request.seed for request in asked(world)]
     assert len(seeds) == 4 == len(set(seeds))
     for one, again in zip(asked(world)[::2], asked(world)[1::2], strict=True):
-        assert one.messages[1:] == again.messages[1:]
-        assert not modes.copied_prompt(again.messages[0].content)
+        assert one.messages == again.messages and again.options["temperature"] == max(modes.AGAIN, heat)
     _, (request,) = said_once(mode, answers=[answer("Fine.")])
-    example = json.loads(request.messages[0].content.splitlines()[-1])
-    assert set(request.schema["required"]) <= set(example) <= set(request.schema["properties"])
-    assert modes.copied_prompt(json.dumps(example))
+    form = request.messages[0].content.splitlines()[-1]
+    assert {f'"{name}"' for name in request.schema["required"]} <= {*form.replace(",", " ").split()}
+    assert "{" not in form and ":" not in form.partition("JSON object:")[2]
     _, (old,) = said_once(mode, answers=[answer("Fine.")], form="described")
     assert old.messages[0].content.count("one to three sentences") == 1
-    assert "Lantern" not in old.messages[0].content
+    assert "Rules:" not in old.messages[0].content
 
 
 @pytest.mark.slow
