@@ -77,7 +77,7 @@ class _Worded(ModelSystem):
         """
         llm, lines = self.llm, self.lines
         known = (film(self.world.catalog, item, with_id=llm.structured) for item in offer.items)
-        values = {
+        values: dict[str, str | int] = {
             "wishes": "\n".join(f"- {name}: {value}" for name, value in self.state.items()) or _NOTHING,
             "candidates": "\n".join(known), "most": min(llm.most, len(offer.items)),
         }  # fmt: skip
