@@ -310,7 +310,7 @@ class ModelSystem:
         self, turn: int, messages: Sequence[Message], schema: Mapping[str, Any] | None, step: int = 0,
         tools: Sequence[Mapping[str, Any]] = (),
     ) -> Reply:  # fmt: skip
-        """One call; ``step`` counts those of a turn. A copied reply is asked again, less predictably."""
+        """One call; ``step`` counts those of a turn. A copied reply is asked for once more."""
         counted = {"step": step} if self.counts_calls else {}
         place = ("crs", turn, step) if step and counted else ("crs", turn)
         request = Request(
