@@ -32,7 +32,7 @@ from pydantic import (
     field_validator,
 )
 
-from crs_lib.core import paths, rng
+from crs_lib.core import clients, paths, rng
 from crs_lib.core.errors import InputError, did_you_mean, unknown
 
 __all__ = ["Entry", "Field", "OneOf", "Registry", "RunName", "Seed", "Setting", "Settings", "fields_of"]
@@ -62,6 +62,7 @@ class Registry(Generic[T]):
     def __init__(self, kind: str, room: str = "", first: Sequence[str] = (), words: _Facts = None) -> None:
         self.kind = kind
         self._room, self._first, self._words = room, first, words
+        self._complete = False  # whether the clients have registered theirs
         self._entries: dict[str, Entry[T]] = {}
 
     def _known(self) -> dict[str, Entry[T]]:
@@ -70,6 +71,9 @@ class Registry(Generic[T]):
             for name in [*self._first, *(file.name for file in files)]:
                 importlib.import_module(f"{self._room}.{name}")
             self._room = ""
+        if not self._complete:
+            self._complete = True
+            clients.load_members(self.kind)
             for name, facts in self._words().items() if self._words else ():
                 if name in self._entries:
                     self._entries[name].facts.update(facts)

@@ -1,0 +1,5 @@
+"""The original thesis as a client of the kernel: what it registers, and its commands."""
+
+from crs_lib.core.clients import Client
+
+CLIENT = Client("thesis")

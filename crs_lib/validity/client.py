@@ -1,0 +1,5 @@
+"""Whether the metrics may be believed as a client of the kernel: what it registers, and its commands."""
+
+from crs_lib.core.clients import Client
+
+CLIENT = Client("validity")
