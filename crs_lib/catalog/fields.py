@@ -256,6 +256,8 @@ OPTIONAL_FIELDS: dict[str, Field] = {
     ),
 }  # fmt: skip
 ALL_FIELDS: Mapping[str, Field] = ChainMap(OPTIONAL_FIELDS, FIELDS)  # in the order FIELDS, OPTIONAL_FIELDS
+# The fields of marks (a film's title is one) in the order of their colours, in dialogues and traces.
+TINTED = ("genre", "actor", "director", "writer", "language", PLOT, YEAR_FIELD, "title")
 PERSON_FIELDS: tuple[str, ...] = tuple(f.name for f in FIELDS.values() if f.rule == "person")
 CREDIT_FIELDS: tuple[str, ...] = tuple(f.name for f in FIELDS.values() if f.credit)
 ASIDE_FIELDS: tuple[str, ...] = tuple(f.name for f in FIELDS.values() if f.in_asides)

@@ -222,7 +222,7 @@ class Grounder:
                 film = self.catalog.items[mention.item]
                 found.append(Mark(mention.start, mention.end, "title", film.title))
             marks.append(found)
-        return dialogue.with_marks(marks)
+        return dialogue.with_marks(marks, fields.TINTED)
 
     @cached_property
     def idf(self) -> NDArray[np.float64]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from crs_lib import evaluate, runs, simulate
+from crs_lib.catalog.fields import TINTED
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import dialogue as dialogues
 from crs_lib.core import paths, safety
@@ -113,7 +114,7 @@ def _index(files: _RunFiles, view: SessionView, page_size: int, sessions: Sequen
         "run": files.run, "convention": view.scorer.convention.name, "page_size": page_size,
         "models": [{"name": name, "colour": looks[name].colour} for name in files.models],
         "types": files.types,
-        "fields": {name: dialogues.tint_place(name) for name in (*view.catalog.fields, TITLE)},
+        "fields": {name: dialogues.tint_place(name, TINTED) for name in (*view.catalog.fields, TITLE)},
         "turn_metrics": [_described(name) for name in view.metrics],
         "session_metrics": [_described(name) for name in files.session_metrics],
         "model": [files.models.index(model) for model, _ in keys], "id": [session for _, session in keys],

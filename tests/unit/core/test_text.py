@@ -8,6 +8,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markupsafe import escape
 
 from crs_lib.catalog import fields, sources
 from crs_lib.catalog.grounder import Grounder
@@ -128,7 +129,7 @@ def test_nothing_of_a_dialogue_becomes_markup():
     )  # fmt: skip
     shown = Dialogue.from_json(record).with_marks([[Mark(0, 8, NASTY, NASTY)], []])._repr_html_()
     assert "<script" not in shown and shown.count(html.escape("<script>")) >= 9
-    assert 'title="' + html.escape(f"{NASTY}={NASTY}") + '"' in shown
+    assert f'title="{escape(f"{NASTY}={NASTY}")}"' in shown
 
 
 def test_marks_are_shown_longest_first_and_shifts_before_their_turn():

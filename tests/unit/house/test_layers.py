@@ -153,7 +153,10 @@ def loaded():
 @pytest.mark.parametrize("front", MAY_NOT_LOAD)
 def test_what_a_front_door_may_load_when_everything_behind_it_is_used(front, loaded):
     assert f"crs_lib.{front}" in loaded[front]
-    assert {room(name) for name in loaded[front]} & MAY_NOT_LOAD[front] == set()
+    # A client's client.py, which says what it adds, is read to find it; it costs nothing.
+    clients = {name for name in loaded[front] if name.endswith(".client")}
+    packages = {name.removesuffix(".client") for name in clients}
+    assert {room(name) for name in loaded[front] - clients - packages} & MAY_NOT_LOAD[front] == set()
     if front == "evaluate":
         backends = {f"crs_lib.llm.{name}" for name in ("ollama", "openai", "client", "pool", "http")}
         assert loaded[front] & backends == set()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from crs_lib import evaluate, runs, simulate
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.catalog.fields import FIELDS
+from crs_lib.catalog.fields import FIELDS, TINTED
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue, Mark, Turn, tint_css, tint_place
@@ -261,7 +261,7 @@ def test_systems_and_fields_have_one_colour_in_notebook_and_trace_readable_on_li
     rules = dict(re.findall(r"--(f\d): (#\w{6})", tint_css().split("@media")[0]))
     for field in (*FIELDS, records.TITLE):
         turns = (Turn("USER", "one", marks=(Mark(0, 3, field, "one"),)), Turn("SYSTEM", "two"))
-        shown = Dialogue("00000", "tracker", turns)._repr_html_()
+        shown = Dialogue("00000", "tracker", turns, tinted=TINTED)._repr_html_()
         place = index["fields"][field]
         assert f"background:{rules[f'f{place}']};" in shown, field
     assert len(set(index["fields"].values())) == len(index["fields"])
