@@ -19,9 +19,9 @@ from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.llm import LLM, Cache, Recorder, Request
 from crs_lib.llm.client import Pool
-from crs_lib.llm.settings import LLMSettings
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
+from crs_lib.systems.settings import ModelSettings
 
 SESSIONS, TURNS = 3, 20
 MODEL = "ollama:tiny"
@@ -42,7 +42,7 @@ def per_turn(world: World, spec: str, url: str) -> float:
             "scripted": LLM("scripted", answers=answer, cache=cache, recorder=log),
             MODEL: LLM(MODEL, host=url, cache=cache, recorder=log),
         }
-        mine = World(world.catalog, world.grounder, Pool(None, made=made), LLMSettings())
+        mine = World(world.catalog, world.grounder, Pool(None, models=made), ModelSettings())
         config = SimulateConfig(systems=[spec], n_sessions=SESSIONS, n_turns=TURNS)
         assert len(cache) == len(log.drain()) == 0
         started = time.process_time()

@@ -153,7 +153,7 @@ class ScoringConfig(Choices):
     @cached_property
     def model_settings(self) -> "LLMSettings":
         """The settings of the extractors' model, read from ``llm_settings``."""
-        from crs_lib.llm.settings import role_settings
+        from crs_lib.systems.settings import role_settings
 
         return role_settings(self.llm_settings, "an extractor", fixed=("temperature",))
 

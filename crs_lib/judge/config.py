@@ -14,6 +14,7 @@ from crs_lib.llm import settings as models
 from crs_lib.llm.base import BACKENDS, check_spec, giving_choices, room
 from crs_lib.llm.preflight import Need
 from crs_lib.metrics import constructs
+from crs_lib.systems.settings import role_settings
 
 _OWN = ("seed", "together", "expected", "wishes")  # settings of judges that no other role has
 _INSTEAD = ". In a sweep give 04_evaluate its own, as '04_evaluate.llm'"
@@ -99,7 +100,7 @@ class JudgeConfig(Settings):
     @cached_property
     def reached(self) -> models.LLMSettings:
         """How the judges' models are reached; InputError for a setting that judges do not take."""
-        return models.role_settings(self.llm or {}, "a judge", _OWN, instead=_INSTEAD)
+        return role_settings(self.llm or {}, "a judge", _OWN, instead=_INSTEAD)
 
     @cached_property
     def asked(self) -> JudgeSettings:

@@ -42,16 +42,28 @@ _MESSAGE_TOKENS = 16  # what a chat template puts around a message
 
 
 class LLMError(RuntimeError):
-    """A call without a usable reply: ``kind`` is a word of :data:`REMEDIES`, ``remedy`` the next attempt.
-    ``wait``: the same request again after a growing pause. ``other seed``: at once, with the next seed of a
-    fixed sequence. ``more room``: once, with twice ``num_predict``. ``no``: not tried again. ``text`` is what
-    the model wrote, where it wrote something unusable; ``pause`` the seconds that the server asks for.
+    """A call without a usable reply.
+
+    Parameters
+    ----------
+    kind
+        A word of :data:`REMEDIES`, which also gives the ``remedy``. ``wait``: the same request again after a
+        growing pause. ``other seed``: at once, with the next seed of a fixed sequence. ``more room``: once,
+        with twice ``num_predict``. ``no``: not tried again.
+    message
+        What happened, and what to do about it.
+    text
+        What the model wrote, where it wrote something unusable.
+    pause
+        The seconds that the server asks for.
     """
 
     def __init__(self, kind: str, message: str, text: str = "", *, pause: float = 0.0) -> None:
         super().__init__(printable(message))
-        self.kind, self.remedy = kind, REMEDIES[kind]
-        self.text, self.pause = text, pause
+        self.kind = kind
+        self.remedy = REMEDIES[kind]
+        self.text = text
+        self.pause = pause
         self.attempts = 1
         self.tried: tuple[str, ...] = ()  # kinds of the attempts before this one
 
@@ -66,9 +78,12 @@ class LLMError(RuntimeError):
 
 def other_weights(spec: str, before: str, now: str) -> RunError:
     """The error that ends a run whose server has other weights of a model than the run began with."""
-    what = f"the weights of {spec} changed while the run was made: first {before[:12]}, now {now[:12]}"
-    better = "Bring the first weights back and start the same command again, or take another run name"
-    return RunError(f"{what}. What was made is stored. {better}", ends_run=True)
+    return RunError(
+        f"the weights of {spec} changed while the run was made: first {before[:12]}, now {now[:12]}. "
+        "What was made is stored. Bring the first weights back and start the same command again, or take "
+        "another run name",
+        ends_run=True,
+    )
 
 
 Speaker = Literal["system", "user", "assistant", "tool"]
@@ -95,21 +110,39 @@ class Message:
     @property
     def plain(self) -> dict[str, Any]:
         """The message as plain data; calls only where there are some."""
-        told: dict[str, Any] = {"role": self.role, "content": self.content}
+        record: dict[str, Any] = {"role": self.role, "content": self.content}
         if self.calls:
-            told["calls"] = [one._asdict() for one in self.calls]
-        return told | ({"answers": self.answers._asdict()} if self.answers else {})
+            record["calls"] = [call._asdict() for call in self.calls]
+        if self.answers:
+            record["answers"] = self.answers._asdict()
+        return record
 
 
 @dataclass(frozen=True)
 class Request:
-    """One question to a model. ``options`` are Ollama's names (temperature, num_ctx, num_predict, …);
-    ``schema`` is a JSON schema the reply must keep; ``tools`` are functions that the model may call instead
-    of replying (name, description, JSON schema of the parameters); ``replicate`` tells apart calls that are
-    repeated on purpose (k samples of a judge). ``choices`` are texts that differ in their first token; the
-    reply is the likeliest, and :attr:`Reply.probabilities` has all of them. No schema and no tools go with
-    them. ``role`` ("crs", "user", "judge", …) and ``tags`` (session, turn, …) go to the log only. ``tokens``
-    are those of the prompt where the model's tokenizer counted them; 0: :func:`tokens_at_most`.
+    """One question to a model.
+
+    Parameters
+    ----------
+    messages
+        The conversation; the last message is answered.
+    role
+        Who asks ("crs", "user", "judge", …); like ``tags`` (session, turn, …) it goes to the log only.
+    seed
+        Of the sampling; None leaves it to the server.
+    options
+        Ollama's names: temperature, num_ctx, num_predict, …
+    schema
+        A JSON schema that the reply must keep.
+    tools
+        Functions that the model may call instead of replying: name, description, schema of the parameters.
+    replicate
+        Tells apart calls that are repeated on purpose (k samples of a judge).
+    choices
+        Texts that differ in their first token. The reply is the likeliest, and :attr:`Reply.probabilities`
+        has all of them. No schema and no tools go with them.
+    tokens
+        Those of the prompt where the model's tokenizer counted them; 0: :func:`tokens_at_most`.
     """
 
     messages: tuple[Message, ...]
@@ -124,31 +157,52 @@ class Request:
     tokens: int = 0
 
     @classmethod
-    def ask(cls, role: str, prompt: str, *, system: str | None = None, **rest: Any) -> "Request":
+    def ask(cls, role: str, prompt: str, *, system: str | None = None, **more: Any) -> "Request":
         """A request of one user message, with a system message before it where one is given."""
-        head = (Message("system", system),) if system is not None else ()
-        return cls((*head, Message("user", prompt)), role, **rest)
+        messages = [Message("user", prompt)]
+        if system is not None:
+            messages.insert(0, Message("system", system))
+        return cls(tuple(messages), role, **more)
 
     @cached_property
     def digest(self) -> str:
         """Hex SHA-256 of everything that may change the answer, the model left aside."""
-        asked: dict[str, Any] = {
-            "messages": [one.plain for one in self.messages], "seed": self.seed,
-            "options": dict(self.options), "schema": self.schema, "replicate": self.replicate,
-        }  # fmt: skip
-        asked |= {"tools": [dict(one) for one in self.tools]} if self.tools else {}
-        asked |= {"choices": list(self.choices)} if self.choices else {}
-        return fingerprint(asked)
+        record: dict[str, Any] = {
+            "messages": [message.plain for message in self.messages],
+            "seed": self.seed,
+            "options": dict(self.options),
+            "schema": self.schema,
+            "replicate": self.replicate,
+        }
+        if self.tools:
+            record["tools"] = [dict(tool) for tool in self.tools]
+        if self.choices:
+            record["choices"] = list(self.choices)
+        return fingerprint(record)
 
 
 @dataclass(frozen=True)
 class Reply:
-    """A model's answer. ``stop`` is the server's word ("stop", "length"); token counts are None where the
-    server says nothing; ``seconds`` is the time of the attempt that succeeded, 0 from the cache; ``digest``
-    identifies the weights; ``thinking`` was taken out of ``text``; ``attempts`` is 0 for a reply from the
-    cache; ``tried`` holds the kinds of the attempts that failed before. ``calls`` are the tools that the
-    model calls; the text may be empty then. ``probabilities`` are those with which a reply begins with each
-    of the request's choices; their sum is at most 1.
+    """A model's answer.
+
+    Attributes
+    ----------
+    text
+        The reply without the ``thinking`` that was taken out of it; may be empty where tools are called.
+    stop
+        The server's word: "stop", "length".
+    tokens_in, tokens_out
+        None where the server says nothing.
+    seconds
+        Of the attempt that succeeded; 0 from the cache.
+    digest
+        Identifies the weights.
+    attempts
+        0 for a reply from the cache; ``tried`` holds the kinds of the attempts that failed before.
+    calls
+        The tools that the model calls.
+    probabilities
+        Those with which a reply begins with each of the request's choices; their sum is at most 1.
     """
 
     text: str
@@ -201,6 +255,11 @@ class Backend:
 BACKENDS: Registry[Backend] = Registry("LLM backend", "crs_lib.llm")
 
 
+def is_served(spec: str) -> bool:
+    """Whether a server holds the weights of a spec's model, so that they may change while a run is made."""
+    return BACKENDS.get(spec).facts.get("kind") == "server"
+
+
 def check_spec(spec: str, name: str) -> str:
     """The spec itself if a backend knows it; InputError naming the setting otherwise."""
     try:
@@ -212,7 +271,8 @@ def check_spec(spec: str, name: str) -> str:
 
 def giving_choices() -> str:
     """The backends that say how probable each of a request's choices is, as one text."""
-    return ", ".join(sorted(entry.name for entry in BACKENDS if entry.facts.get("choices")))
+    names = [entry.name for entry in BACKENDS if entry.facts.get("choices")]
+    return ", ".join(sorted(names))
 
 
 def tokens_of(text: str) -> int:
@@ -222,43 +282,50 @@ def tokens_of(text: str) -> int:
 
 def tokens_at_most(messages: Iterable[Message], tools: Sequence[Mapping[str, Any]] = ()) -> int:
     """Tokens that messages and tools may take: those of the texts, and 16 for what frames each of them."""
-    texts = [m.content + "".join(json.dumps(one) for one in m.calls) for m in messages]
-    return sum(tokens_of(text) + _MESSAGE_TOKENS for text in (*texts, *map(json.dumps, tools)))
+    texts = [json.dumps(tool) for tool in tools]
+    for message in messages:
+        calls = [json.dumps(call) for call in message.calls]
+        texts.append(message.content + "".join(calls))
+    return sum(tokens_of(text) + _MESSAGE_TOKENS for text in texts)
 
 
 def tokens_at_least(messages: Iterable[Message]) -> int:
     """Tokens the messages surely take: no tokeniser in use joins words over a blank."""
-    return sum(len(m.content.split()) for m in messages)
+    return sum(len(message.content.split()) for message in messages)
 
 
 def room(options: Mapping[str, Any]) -> int:
     """Tokens that a prompt may take: ``num_ctx`` less ``num_predict``; InputError where none are left."""
-    context, answer = ({**DEFAULTS, **options}[name] for name in ("num_ctx", "num_predict"))
-    if type(context) is not int or type(answer) is not int or not 0 < answer < context:
-        told = f"num_ctx {context!r} with num_predict {answer!r} leaves no room for a prompt"
-        raise InputError(f"{told}; give whole numbers of tokens above 0, num_ctx the larger")
-    return context - answer
+    filled = {**DEFAULTS, **options}
+    context = filled["num_ctx"]
+    answer = filled["num_predict"]
+    whole = type(context) is int and type(answer) is int
+    if not whole or not 0 < answer < context:
+        fault = f"num_ctx {context!r} with num_predict {answer!r} leaves no room for a prompt"
+        raise InputError(f"{fault}; give whole numbers of tokens above 0, num_ctx the larger")
+    return int(context - answer)
 
 
-def check_options(request: Request, known: Collection[str]) -> None:
-    """Raise InputError for an option that is not ``known``: a server would ignore it without a word."""
-    for name in request.options.keys() - {*known, *DEFAULTS}:
-        raise InputError(f"unknown LLM option {name!r}{did_you_mean(name, known)}")
+def check_options(request: Request, options: Collection[str]) -> None:
+    """Raise InputError for an option that is none of these: a server would ignore it without a word."""
+    for name in request.options:
+        if name not in options and name not in DEFAULTS:
+            raise InputError(f"unknown LLM option {name!r}{did_you_mean(name, options)}")
 
 
 def check_fits(request: Request) -> None:
     """Raise LLMError before a prompt is sent that the server might cut without a word."""
-    needs = request.tokens or tokens_at_most(request.messages, request.tools)
-    has = room(request.options)
-    if needs > has:
-        told = f"the {request.role} prompt may take {needs} tokens, num_ctx less num_predict leaves {has}"
-        raise LLMError("prompt too long", f"{told}; raise num_ctx, or shorten the prompt")
+    needed = request.tokens or tokens_at_most(request.messages, request.tools)
+    free = room(request.options)
+    if needed > free:
+        fault = f"the {request.role} prompt may take {needed} tokens, num_ctx less num_predict leaves {free}"
+        raise LLMError("prompt too long", f"{fault}; raise num_ctx, or shorten the prompt")
 
 
 def check_read(request: Request, tokens_in: int | None) -> None:
     """Raise LLMError where the server counted fewer tokens than the prompt has words."""
     least = tokens_at_least(request.messages)
     if tokens_in is not None and tokens_in < least:
-        told = f"the server read {tokens_in} tokens of a {request.role} prompt of {least} words and dropped"
-        better = "its context is smaller than num_ctx; use a model with a longer context"
-        raise LLMError("prompt cut", f"{told} the front of it: {better}")
+        fault = f"the server read {tokens_in} tokens of a {request.role} prompt of {least} words and dropped"
+        remedy = "its context is smaller than num_ctx; use a model with a longer context"
+        raise LLMError("prompt cut", f"{fault} the front of it: {remedy}")

@@ -19,13 +19,14 @@ from crs_lib.core.tables import fingerprint, read_jsonl, write_jsonl
 from crs_lib.core.text import shorten
 from crs_lib.llm.base import LLMError, Reply, Request
 
-TEXT_LIMIT = 20_000
-_Row = dict[str, Any]
+TEXT_LIMIT = 20_000  # characters of a text in the log
 REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
-_STORED = [f.name for f in fields(Reply) if f.name not in ("cache_hit", "attempts", "tried")]
+_OF_THE_CALL = ("cache_hit", "attempts", "tried")  # of a reply, and not stored with it
+_STORED = [column.name for column in fields(Reply) if column.name not in _OF_THE_CALL]
 _REPLIES = "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply TEXT NOT NULL) WITHOUT ROWID"
 _TABLE = "CREATE TABLE IF NOT EXISTS calls (id INTEGER PRIMARY KEY, place TEXT NOT NULL, row TEXT NOT NULL)"
 _INSERT = "INSERT INTO calls (place, row) VALUES (?, ?)"
+_COUNTED = "calls cache_hits failed attempts tokens_in tokens_out unknown_tokens seconds".split()
 
 
 def key(digest: str, settings: Mapping[str, Any], request: Request) -> str:
@@ -33,30 +34,34 @@ def key(digest: str, settings: Mapping[str, Any], request: Request) -> str:
     return fingerprint([digest, dict(settings), request.digest])
 
 
-def row(spec: str, request: Request, outcome: Reply | LLMError, seconds: float, digest: str) -> _Row:
+def row(
+    spec: str, request: Request, outcome: Reply | LLMError, seconds: float, digest: str
+) -> dict[str, Any]:
     """The record of one call, its prompt as a digest; ``seconds`` is all of it, pauses and failed attempts
     included, ``began`` the clock time at which it began. Texts are bounded at 20,000 characters.
     """
     error = outcome if isinstance(outcome, LLMError) else None
-    told = Reply("", stop="", seconds=seconds, digest=digest) if isinstance(outcome, LLMError) else outcome
-    record: _Row = {
-        **{name: request.tags[name] for name in sorted(request.tags)},
-        "role": request.role, "model": spec, "digest": told.digest,
-        "request": request.digest, "replicate": request.replicate, "seed": request.seed,
-        "options": dict(request.options),
-        "schema": fingerprint(request.schema)[:16] if request.schema is not None else None,
-        "tokens_in": told.tokens_in, "tokens_out": told.tokens_out,
-        "seconds": round(told.seconds, 6), "seconds_all": round(seconds, 6),
-        "began": round(time.time() - seconds, 3), "cache_hit": told.cache_hit,
-        "attempts": outcome.attempts, "tried": list(outcome.tried),
-        "endpoint": told.endpoint, "stop": told.stop or None,
-        "error": error.kind if error else None,
-        "message": shorten(str(error), 500) if error else None,
-        "text": shorten(outcome.text, TEXT_LIMIT), "text_cut": len(outcome.text) > TEXT_LIMIT,
-        "thinking": shorten(told.thinking, TEXT_LIMIT),
-    }  # fmt: skip
-    record |= {"tool_calls": [one._asdict() for one in told.calls]} if request.tools else {}
-    return record | ({"probabilities": dict(told.probabilities)} if request.choices and not error else {})
+    reply = Reply("", stop="", seconds=seconds, digest=digest) if isinstance(outcome, LLMError) else outcome
+    record: dict[str, Any] = {name: request.tags[name] for name in sorted(request.tags)}
+    record.update(role=request.role, model=spec, digest=reply.digest)
+    record.update(request=request.digest, replicate=request.replicate, seed=request.seed)
+    record["options"] = dict(request.options)
+    record["schema"] = None if request.schema is None else fingerprint(request.schema)[:16]
+    record.update(tokens_in=reply.tokens_in, tokens_out=reply.tokens_out)
+    record.update(seconds=round(reply.seconds, 6), seconds_all=round(seconds, 6))
+    record.update(began=round(time.time() - seconds, 3), cache_hit=reply.cache_hit)
+    record.update(attempts=outcome.attempts, tried=list(outcome.tried))
+    record.update(endpoint=reply.endpoint, stop=reply.stop or None)
+    record.update(error=None, message=None)
+    if error:
+        record.update(error=error.kind, message=shorten(str(error), 500))
+    record.update(text=shorten(outcome.text, TEXT_LIMIT), text_cut=len(outcome.text) > TEXT_LIMIT)
+    record["thinking"] = shorten(reply.thinking, TEXT_LIMIT)
+    if request.tools:
+        record["tool_calls"] = [call._asdict() for call in reply.calls]
+    if request.choices and not error:
+        record["probabilities"] = dict(reply.probabilities)
+    return record
 
 
 class Cache(Store):
@@ -69,12 +74,14 @@ class Cache(Store):
 
     def get(self, address: str) -> Reply | None:
         """The stored reply, marked as a hit without costs; None for none, and a damaged one is removed."""
-        if not (rows := self.do("SELECT reply FROM replies WHERE key = ?", (address,))):
+        rows = self.do("SELECT reply FROM replies WHERE key = ?", (address,))
+        if not rows:
             return None
         try:
-            given = json.loads(rows[0][0])
-            stored = {name: given[name] for name in _STORED if name in given}
-            return REPLY.validate_python({**stored, "seconds": 0.0, "cache_hit": True, "attempts": 0})
+            record = json.loads(rows[0][0])
+            stored = {name: record[name] for name in _STORED if name in record}
+            stored.update(seconds=0.0, cache_hit=True, attempts=0)
+            return REPLY.validate_python(stored)
         except (ValueError, TypeError, RecursionError):  # damaged; pydantic's error is a ValueError
             self.drop(address)
             return None
@@ -100,10 +107,13 @@ class Recorder(Store):
     def __init__(self, path: Path) -> None:
         super().__init__(path, _TABLE, "call log")
 
-    def add(self, record: Mapping[str, Any], place: Mapping[str, str | int]) -> None:
-        """Store a row at once; ``place`` (its tags) orders the export, session 9 before session 10."""
-        tags = (f"{k}={v:09d}" if isinstance(v, int) else f"{k}={v}" for k, v in sorted(place.items()))
-        self.do(_INSERT, ("/".join(tags), json.dumps(record, ensure_ascii=True)))
+    def add(self, record: Mapping[str, Any], tags: Mapping[str, str | int]) -> None:
+        """Store a row at once; ``tags`` order the export, session 9 before session 10."""
+        parts = []
+        for name, value in sorted(tags.items()):
+            padded = f"{value:09d}" if isinstance(value, int) else value
+            parts.append(f"{name}={padded}")
+        self.do(_INSERT, ("/".join(parts), json.dumps(record, ensure_ascii=True)))
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """All rows by place (session, turn, …), those of one place in the order in which they ended."""
@@ -121,17 +131,14 @@ class Recorder(Store):
 
 def export(sources: Iterable[Path], target: Path) -> int:
     """Write ``llm_calls.jsonl`` from one or more call logs, atomically; returns the number of calls."""
-    with ExitStack() as opened:
-        recorders = [opened.enter_context(closing(Recorder(path))) for path in sorted(sources)]
+    with ExitStack() as stack:
+        recorders = [stack.enter_context(closing(Recorder(path))) for path in sorted(sources)]
         return write_jsonl(target, chain.from_iterable(recorder.rows() for recorder in recorders))
 
 
 def export_all(folder: Path) -> int:
     """Write a run's ``llm_calls.jsonl`` from all call logs in its folder; returns the number of calls."""
     return export(folder.glob("llm_calls*.sqlite"), folder / "llm_calls.jsonl")
-
-
-_COUNTED = "calls cache_hits failed attempts tokens_in tokens_out unknown_tokens seconds".split()
 
 
 def kept(name: str) -> Path:
@@ -141,23 +148,45 @@ def kept(name: str) -> Path:
 
 @safety.reader("a call log")
 def usage(source: Path | Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Calls, cache hits, failures, tokens, seconds and tokens a second (null for none), by role and model.
-    ``tokens_*`` and ``seconds`` count calls that were sent and answered; ``unknown_tokens`` those whose
-    server reported none. Raises InputError for a file that is not there.
+    """Sum up the calls of a log, by role and model.
+
+    Parameters
+    ----------
+    source
+        The file ``llm_calls.jsonl`` of a run, or its rows.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``calls``, ``cache_hits``, ``failed``, ``attempts``; ``tokens_in``, ``tokens_out`` and ``seconds`` of
+        the calls that were sent and answered; ``unknown_tokens``, those whose server reported none;
+        ``tokens_per_second``, null where there are none.
+
+    Raises
+    ------
+    InputError
+        For a file that is not there.
     """
-    if isinstance(source, Path) and not source.exists():
-        raise InputError(f"no call log {paths.shown(source)}; a run with LLM roles writes it")
-    frame = pd.DataFrame(list(read_jsonl(source) if isinstance(source, Path) else source))
+    if isinstance(source, Path):
+        if not source.exists():
+            raise InputError(f"no call log {paths.shown(source)}; a run with LLM roles writes it")
+        source = read_jsonl(source)
+    frame = pd.DataFrame(list(source))
     if frame.empty:
         return pd.DataFrame(columns=["role", "model", *_COUNTED, "tokens_per_second"])
     sent = frame["error"].isna() & ~frame["cache_hit"].astype(bool)
-    generated = sent & frame["tokens_out"].notna()
-    tokens = frame[["tokens_in", "tokens_out"]].where(sent).astype(float).fillna(0).astype(int)
-    frame = frame.assign(
-        calls=1, cache_hits=frame["cache_hit"].astype(int), failed=frame["error"].notna().astype(int),
-        unknown_tokens=(sent & ~generated).astype(int), timed=frame["seconds"].where(generated, 0.0),
-        seconds=frame["seconds"].where(sent, 0.0), **tokens,
-    )  # fmt: skip
-    table = frame.groupby(["role", "model"], as_index=False)[[*_COUNTED, "timed"]].sum()
-    rate = table["tokens_out"] / table.pop("timed").where(lambda seconds: seconds > 0)
-    return table.assign(tokens_per_second=rate.where(rate > 0))
+    counted = sent & frame["tokens_out"].notna()
+    table = frame[["role", "model", "attempts"]].copy()
+    table["calls"] = 1
+    table["cache_hits"] = frame["cache_hit"].astype(int)
+    table["failed"] = frame["error"].notna().astype(int)
+    for name in ("tokens_in", "tokens_out"):
+        table[name] = frame[name].where(sent).astype(float).fillna(0).astype(int)
+    table["unknown_tokens"] = (sent & ~counted).astype(int)
+    table["seconds"] = frame["seconds"].where(sent, 0.0)
+    table["timed"] = frame["seconds"].where(counted, 0.0)
+    table = table.groupby(["role", "model"], as_index=False)[[*_COUNTED, "timed"]].sum()
+    seconds = table.pop("timed")
+    rate = table["tokens_out"] / seconds.where(seconds > 0)
+    table["tokens_per_second"] = rate.where(rate > 0)
+    return table

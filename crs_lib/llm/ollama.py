@@ -16,6 +16,7 @@ from crs_lib.llm import http
 from crs_lib.llm.base import BACKENDS, DEFAULTS, LLMError, Message, Request, ToolCall
 from crs_lib.llm.http import shown
 from crs_lib.llm.openai import Usage
+from crs_lib.llm.text import Completion
 
 OLDEST = (0, 5, 0)  # JSON schemas; whole prompts counted
 _KEEP_ALIVE = "30m"  # how long the weights stay loaded
@@ -23,22 +24,29 @@ _IMPORTING = threading.Lock()
 
 
 @BACKENDS.register("ollama", argument="a model", example="llama3:instruct", kind="server", choices=True)
-class _Ollama(http.Server):
+class OllamaBackend(http.Server):
     """A model on an Ollama server, or on several that serve the same weights.
 
     ``host`` as :class:`crs_lib.llm.http.Server`, without it OLLAMA_HOST; the key is OLLAMA_API_KEY.
     ``timeout`` includes the loading of weights. ``think`` makes a model think or not; null leaves it to it.
     """
 
-    kind, variable, key, port = "ollama", "OLLAMA_HOST", "OLLAMA_API_KEY", 11434
-    start, get = "start it with: ollama serve", "get the model with: ollama pull"
+    kind = "ollama"
+    variable = "OLLAMA_HOST"
+    key = "OLLAMA_API_KEY"
+    port = 11434
+    start = "start it with: ollama serve"
+    get = "get the model with: ollama pull"
 
     def __init__(self, argument: str, *, think: bool | None = None, **server: Any) -> None:
         super().__init__(argument, **server)
-        self.think, self._digest, self._asking = think, "", threading.Lock()
+        self.think = think
         self.options = {*_client_package().Options.model_fields, "min_p"}  # newer than the client's own list
+        self._digest = ""
+        self._asking = threading.Lock()
 
-    def _client(self, address: str, settings: dict[str, Any]) -> Any:
+    def client(self, address: str, settings: dict[str, Any]) -> Any:
+        """The ollama client of one server."""
         return _client_package().Client(host=address, **settings)
 
     def settings(self) -> Mapping[str, Any]:
@@ -49,109 +57,143 @@ class _Ollama(http.Server):
         """The model's digest on the servers, asked once; LLMError where two hold different weights."""
         with self._asking:
             if not self._digest:
-                found = {address: self._digest_at(address) for address in self.endpoints}
-                if len(set(found.values())) > 1:
-                    told = ", ".join(f"{shown(address)}: {value[:12]}" for address, value in found.items())
-                    told = f"the servers hold different weights of {self.model} ({told})"
-                    raise LLMError("refused", f"{told}; pull it on all of them, or name one server")
-                self._digest = next(iter(found.values()))
+                self._digest = self._common_digest()
             return self._digest
 
-    def _digest_at(self, address: str) -> str:
-        with self._translated(address):
-            listed = self._clients.at(address).list().models
-            known = {str(entry.model): str(entry.digest or "") for entry in listed}
-        if _full(self.model) not in known:
-            near = did_you_mean(self.model, (name.removesuffix(":latest") for name in known))
-            told = f"{shown(address)} does not have {self.model}{near}; ollama pull {self.model}"
-            raise LLMError("model missing", told)
-        return known[_full(self.model)]
+    def _common_digest(self) -> str:
+        digests = {address: self._digest_at(address) for address in self.endpoints}
+        if len(set(digests.values())) > 1:
+            parts = [f"{shown(address)}: {digest[:12]}" for address, digest in digests.items()]
+            fault = f"the servers hold different weights of {self.model} ({', '.join(parts)})"
+            raise LLMError("refused", f"{fault}; pull it on all of them, or name one server")
+        return digests[self.endpoints[0]]
 
-    def _said(self, request: Request, address: str) -> dict[str, Any]:
+    def _digest_at(self, address: str) -> str:
+        with self.translated(address):
+            models = self.clients.at(address).list().models
+            digests = {str(entry.model): str(entry.digest or "") for entry in models}
+        name = _with_tag(self.model)
+        if name not in digests:
+            near = did_you_mean(self.model, [other.removesuffix(":latest") for other in digests])
+            fault = f"{shown(address)} does not have {self.model}{near}; ollama pull {self.model}"
+            raise LLMError("model missing", fault)
+        return digests[name]
+
+    def ask(self, request: Request, address: str) -> Completion:
+        """What the server answers."""
         options = {**DEFAULTS, **request.options}
-        options |= {"seed": request.seed} if request.seed is not None else {}
-        more: dict[str, Any] = {}
+        if request.seed is not None:
+            options["seed"] = request.seed
+        choosing: dict[str, Any] = {}
         if request.choices:
             options["num_predict"] = 1
-            more = {"logprobs": True, "top_logprobs": http.ALTERNATIVES}
-        answer = self._clients.at(address).chat(
-            model=self.model, messages=[_message(one) for one in request.messages],
-            tools=list(request.tools) or None, options=options, format=request.schema,
-            keep_alive=_KEEP_ALIVE, think=self.think, **more,
-        )  # fmt: skip
+            choosing = {"logprobs": True, "top_logprobs": http.ALTERNATIVES}
+        answer = self.clients.at(address).chat(
+            model=self.model,
+            messages=[_message(message) for message in request.messages],
+            tools=list(request.tools) or None,
+            options=options,
+            format=request.schema,
+            keep_alive=_KEEP_ALIVE,
+            think=self.think,
+            **choosing,
+        )
         if answer.done is not True:
-            told = f"{shown(address)}: the answer ended before the server said that it was done"
-            raise LLMError("dropped", told)
-        said, tokens = answer.message, list(answer.logprobs or ())
-        weighed = (tokens[0].top_logprobs or ()) if tokens and request.choices else ()
-        used = Usage(prompt_tokens=answer.prompt_eval_count, completion_tokens=answer.eval_count)
-        return {
-            "text": said.content or "", "thinking": said.thinking or "", "model": answer.model,
-            "stop": answer.done_reason or "stop", "digest": self._digest,
-            "tokens_in": used.prompt_tokens, "tokens_out": used.completion_tokens,
-            "calls": tuple(map(_call, said.tool_calls or ())),
-            "first_token": {str(one.token): float(one.logprob) for one in weighed},
-        }  # fmt: skip
+            fault = f"{shown(address)}: the answer ended before the server said that it was done"
+            raise LLMError("dropped", fault)
+        usage = Usage(prompt_tokens=answer.prompt_eval_count, completion_tokens=answer.eval_count)
+        return Completion(
+            text=answer.message.content or "",
+            thinking=answer.message.thinking or "",
+            stop=answer.done_reason or "stop",
+            calls=tuple(_call(call) for call in answer.message.tool_calls or ()),
+            tokens_in=usage.prompt_tokens,
+            tokens_out=usage.completion_tokens,
+            first_token=_first_token(answer) if request.choices else {},
+            model=answer.model or "",
+            digest=self._digest,
+        )
 
-    def _is_mine(self, told: str) -> bool:
-        return _full(told) == _full(self.model)
+    def is_mine(self, model: str) -> bool:
+        """Whether it is our model's name, with its tag or without."""
+        return _with_tag(model) == _with_tag(self.model)
 
     def context_limit(self) -> int | None:
         """The shortest context of the servers; RunError for a server that is too old."""
         lengths: list[int] = []
         for address in self.endpoints:
-            settings = self._clients.settings(address)
-            with self._translated(address), httpx.Client(base_url=address, **settings) as plain:
-                version = str(plain.get("/api/version").raise_for_status().json()["version"])
-                if tuple(int(part) for part in version.split("-")[0].split(".") if part.isdigit()) < OLDEST:
-                    old = f"the Ollama at {shown(address)} is {version}, which ignores JSON schemas"
-                    raise RunError(f"{old}; update it to {'.'.join(map(str, OLDEST))} or later")
-                info = self._clients.at(address).show(self.model).modelinfo or {}
-                told = [int(value) for name, value in info.items() if name.endswith(".context_length")]
-                lengths += told[:1]  # none where the server says nothing
+            with self.translated(address):
+                self._check_version(address)
+                lengths += self._context_at(address)
         return min(lengths, default=None)
+
+    def _check_version(self, address: str) -> None:
+        with httpx.Client(base_url=address, **self.clients.settings(address)) as client:
+            version = str(client.get("/api/version").raise_for_status().json()["version"])
+        numbers = tuple(int(part) for part in version.split("-")[0].split(".") if part.isdigit())
+        if numbers < OLDEST:
+            fault = f"the Ollama at {shown(address)} is {version}, which ignores JSON schemas"
+            raise RunError(f"{fault}; update it to {'.'.join(map(str, OLDEST))} or later")
+
+    def _context_at(self, address: str) -> list[int]:
+        """The model's context on one server; empty where the server says nothing."""
+        facts = self.clients.at(address).show(self.model).modelinfo or {}
+        for name, value in facts.items():
+            if name.endswith(".context_length"):
+                return [int(value)]
+        return []
 
     def unload(self) -> None:
         """Ask every server to free the model's memory; one that is gone has freed it."""
         for address in self.endpoints:
-            with suppress(LLMError), self._translated(address):
-                self._clients.at(address).generate(model=self.model, keep_alive=0)
+            with suppress(LLMError), self.translated(address):
+                self.clients.at(address).generate(model=self.model, keep_alive=0)
 
     @contextmanager
-    def _translated(self, address: str) -> Iterator[None]:
+    def translated(self, address: str) -> Iterator[None]:
+        """Within, every way in which a call can fail becomes an LLMError."""
         try:
-            with super()._translated(address):
+            with super().translated(address):
                 yield
         except _client_package().ResponseError as error:
-            raise self._refused(error.status_code, str(error.error), address) from error
+            raise self.refused(error.status_code, str(error.error), address) from error
 
 
-def _call(told: Any) -> ToolCall:
+def _call(call: Any) -> ToolCall:
     """A tool call, its texts valid; InputError for what cannot be held."""
-    given = safety.loads(json.dumps(dict(told.function.arguments)), "the arguments of a call")
-    return ToolCall(safety.valid(str(told.function.name)), dict(given))
+    arguments = safety.loads(json.dumps(dict(call.function.arguments)), "the arguments of a call")
+    return ToolCall(safety.valid(str(call.function.name)), dict(arguments))
 
 
-def _full(model: str) -> str:
+def _first_token(answer: Any) -> dict[str, float]:
+    """The log-probabilities of the alternatives to the first token."""
+    tokens = list(answer.logprobs or ())
+    alternatives = tokens[0].top_logprobs if tokens else None
+    return {str(token.token): float(token.logprob) for token in alternatives or ()}
+
+
+def _with_tag(model: str) -> str:
     """A model's name with its tag."""
     return model if ":" in model else f"{model}:latest"
 
 
 def _message(message: Message) -> dict[str, Any]:
-    told: dict[str, Any] = {"role": message.role, "content": message.content}
+    record: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.calls:
-        asked = ({"name": one.name, "arguments": dict(one.arguments)} for one in message.calls)
-        told["tool_calls"] = [{"function": one} for one in asked]
-    return told | ({"tool_name": message.answers.name} if message.answers else {})
+        functions = [{"name": call.name, "arguments": dict(call.arguments)} for call in message.calls]
+        record["tool_calls"] = [{"function": function} for function in functions]
+    if message.answers:
+        record["tool_name"] = message.answers.name
+    return record
 
 
 def _client_package() -> Any:
     """The package ``ollama``; it makes a client when it is imported, and fails on a list in OLLAMA_HOST."""
     with _IMPORTING:
-        named = None if "ollama" in sys.modules else os.environ.pop("OLLAMA_HOST", None)
+        hosts = None if "ollama" in sys.modules else os.environ.pop("OLLAMA_HOST", None)
         try:
             import ollama
         finally:
-            if named is not None:
-                os.environ["OLLAMA_HOST"] = named
+            if hosts is not None:
+                os.environ["OLLAMA_HOST"] = hosts
     return ollama

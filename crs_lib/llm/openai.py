@@ -5,6 +5,7 @@ The protocol itself, requests and answers, is spoken by an engine in this proces
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import httpx
@@ -16,34 +17,48 @@ from crs_lib.core.text import shorten
 from crs_lib.llm import http
 from crs_lib.llm.base import BACKENDS, DEFAULTS, LLMError, Message, Request, ToolCall
 from crs_lib.llm.http import shown
+from crs_lib.llm.text import Completion
 
 # Our names (Ollama's) and what the endpoint calls them; the last ones vLLM and llama.cpp know.
-_SAME = "temperature top_p stop presence_penalty frequency_penalty top_k min_p".split()
-NAMES = {"num_predict": "max_tokens", "repeat_penalty": "repetition_penalty"} | {name: name for name in _SAME}
+NAMES = {
+    "num_predict": "max_tokens",
+    "repeat_penalty": "repetition_penalty",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "stop": "stop",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+    "top_k": "top_k",
+    "min_p": "min_p",
+}
 
 
 def body(request: Request, names: Mapping[str, str], alternatives: int, **more: Any) -> dict[str, Any]:
     """The body of a request, options under the endpoint's ``names``; it weighs so many ``alternatives``."""
-    options = {**DEFAULTS, **request.options}
-    told: dict[str, Any] = {"messages": [_told(one) for one in request.messages], **more}
-    told |= {names[name]: value for name, value in options.items() if name in names}
+    record: dict[str, Any] = {"messages": [_message(message) for message in request.messages], **more}
+    for name, value in {**DEFAULTS, **request.options}.items():
+        if name in names:
+            record[names[name]] = value
     if request.schema is not None:
-        form = {"name": "reply", "schema": dict(request.schema), "strict": True}
-        told["response_format"] = {"type": "json_schema", "json_schema": form}
+        schema = {"name": "reply", "schema": dict(request.schema), "strict": True}
+        record["response_format"] = {"type": "json_schema", "json_schema": schema}
     if request.choices:
-        told |= {"max_tokens": 1, "logprobs": True, "top_logprobs": alternatives}
-    return told
+        record.update(max_tokens=1, logprobs=True, top_logprobs=alternatives)
+    return record
 
 
-def _told(message: Message) -> dict[str, Any]:
-    told: dict[str, Any] = {"role": message.role, "content": message.content}
+def _message(message: Message) -> dict[str, Any]:
+    record: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.calls:
-        told["tool_calls"] = [
-            {"id": one.id, "type": "function",
-             "function": {"name": one.name, "arguments": json.dumps(dict(one.arguments))}}
-            for one in message.calls
-        ]  # fmt: skip
-    return told | ({"tool_call_id": message.answers.id} if message.answers else {})
+        record["tool_calls"] = [_tool_call(call) for call in message.calls]
+    if message.answers:
+        record["tool_call_id"] = message.answers.id
+    return record
+
+
+def _tool_call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": json.dumps(dict(call.arguments))}
+    return {"id": call.id, "type": "function", "function": function}
 
 
 class _Part(BaseModel):
@@ -60,16 +75,19 @@ class _ToolCall(BaseModel):
 
     def read(self) -> ToolCall:
         """The call; its arguments come as a JSON text, which may be broken."""
-        name, told, fault = safety.valid(self.name), self.arguments or {}, ""
+        name = safety.valid(self.name)
+        written = self.arguments or "{}"
+        text = written if isinstance(written, str) else json.dumps(written)
         try:
-            given = safety.loads(told if isinstance(told, str) else json.dumps(told), name)
-            fault = "" if isinstance(given, dict) else "the arguments are no JSON object"
+            arguments = safety.loads(text, name)
         except InputError as error:
-            fault = f"the arguments are not JSON ({error})"
-        return ToolCall(name, {} if fault else given, self.id or "", fault)
+            return ToolCall(name, {}, self.id or "", f"the arguments are not JSON ({error})")
+        if not isinstance(arguments, dict):
+            return ToolCall(name, {}, self.id or "", "the arguments are no JSON object")
+        return ToolCall(name, arguments, self.id or "")
 
 
-class _Said(BaseModel):
+class _Answer(BaseModel):
     """A message of an answer."""
 
     content: str | list[_Part] | None = None
@@ -77,6 +95,13 @@ class _Said(BaseModel):
     reasoning_content: str | None = None
     reasoning: str | None = None
     refusal: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The content, its parts joined."""
+        if isinstance(self.content, list):
+            return "".join(part.text for part in self.content)
+        return self.content or ""
 
 
 class _Alternative(BaseModel):
@@ -94,11 +119,11 @@ class Usage(BaseModel):
     completion_tokens: _Count | None = None
 
 
-class _Completion(BaseModel):
+class _ChatCompletion(BaseModel):
     """A chat completion, as far as it is used: of its first choice, and of that choice's first token."""
 
     model: str | None = None
-    message: _Said = Field(validation_alias=AliasPath("choices", 0, "message"))
+    message: _Answer = Field(validation_alias=AliasPath("choices", 0, "message"))
     stop: str | None = Field(None, validation_alias=AliasPath("choices", 0, "finish_reason"))
     weighed: list[_Alternative] | None = Field(
         None, validation_alias=AliasPath("choices", 0, "logprobs", "content", 0, "top_logprobs")
@@ -106,33 +131,42 @@ class _Completion(BaseModel):
     usage: Usage | None = None
 
 
-def read(answer: object, who: str) -> dict[str, Any]:
-    """The facts of a chat completion, as :func:`crs_lib.llm.text.answered` takes them, and its model. Raises
-    LLMError: "garbled" naming the first place of a wrong type, "filtered" for a reply held back.
+def read(answer: object, who: str) -> Completion:
+    """What a chat completion says. Raises LLMError: "garbled" naming the first place of a wrong type,
+    "filtered" for a reply held back.
     """
+    chat = _validated(answer, who)
+    message = chat.message
+    stop = chat.stop or "stop"
+    if stop == "content_filter" or (message.refusal and not message.content):
+        reason = shorten(message.refusal or "finish_reason is content_filter", 300)
+        raise LLMError("filtered", f"{who} held the reply back: {reason}")
+    usage = chat.usage or Usage()
+    return Completion(
+        text=message.text,
+        thinking=message.reasoning_content or message.reasoning or "",
+        stop=stop,
+        calls=tuple(call.read() for call in message.tool_calls or ()),
+        tokens_in=usage.prompt_tokens,
+        tokens_out=usage.completion_tokens,
+        first_token={token.token: token.logprob for token in chat.weighed or ()},
+        model=chat.model or "",
+    )
+
+
+def _validated(answer: object, who: str) -> _ChatCompletion:
     try:
-        found = _Completion.model_validate(answer)
+        return _ChatCompletion.model_validate(answer)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        told = shorten(f"{'/'.join(map(str, first['loc']))}: {first['msg']}, given {first['input']!r}", 300)
-        told = f"{who} answered with something that is no chat completion ({told})"
-        raise LLMError("garbled", told) from error
-    said, stop, used = found.message, found.stop or "stop", found.usage or Usage()
-    if stop == "content_filter" or (said.refusal and not said.content):
-        why = shorten(said.refusal or "finish_reason is content_filter", 300)
-        raise LLMError("filtered", f"{who} held the reply back: {why}")
-    text = said.content or ""
-    return {
-        "text": text if isinstance(text, str) else "".join(part.text for part in text),
-        "thinking": said.reasoning_content or said.reasoning or "", "model": found.model, "stop": stop,
-        "calls": tuple(one.read() for one in said.tool_calls or ()),
-        "tokens_in": used.prompt_tokens, "tokens_out": used.completion_tokens,
-        "first_token": {one.token: one.logprob for one in found.weighed or ()},
-    }  # fmt: skip
+        where = "/".join(map(str, first["loc"]))
+        fault = shorten(f"{where}: {first['msg']}, given {first['input']!r}", 300)
+        message = f"{who} answered with something that is no chat completion ({fault})"
+        raise LLMError("garbled", message) from error
 
 
 @BACKENDS.register("openai", argument="a model", example="qwen3-8b", kind="server", choices=True)
-class _OpenAI(http.Server):
+class OpenAIBackend(http.Server):
     """A model on one or several servers that speak the OpenAI chat protocol.
 
     ``host`` is the address before ``/v1``, or several with commas between; without it OPENAI_BASE_URL,
@@ -142,9 +176,14 @@ class _OpenAI(http.Server):
     These servers report no digest: replies are cached under the model's name.
     """
 
-    kind, variable, key, port = "openai", "OPENAI_BASE_URL", "OPENAI_API_KEY", 8000
-    start, get = "is it running, and is the address right?", "start the server with the model"
-    without_tools, options = ("busy", "refused"), NAMES
+    kind = "openai"
+    variable = "OPENAI_BASE_URL"
+    key = "OPENAI_API_KEY"
+    port = 8000
+    start = "is it running, and is the address right?"
+    get = "start the server with the model"
+    without_tools = ("busy", "refused")
+    options = NAMES
 
     def digest(self) -> str:
         """``model:<name>``: these servers do not identify their weights."""
@@ -154,24 +193,30 @@ class _OpenAI(http.Server):
         """The shortest context of the servers; LLMError where one does not serve the model."""
         lengths = []
         for address in self.endpoints:
-            with self._translated(address):
-                listed = {entry["id"]: entry for entry in self._send("GET", "/v1/models", address)["data"]}
-            if self.model not in listed:
-                serves = ", ".join(map(str, listed)) or "nothing"
+            with self.translated(address):
+                entries = self._send("GET", "/v1/models", address)["data"]
+                models = {entry["id"]: entry for entry in entries}
+            if self.model not in models:
+                serves = ", ".join(map(str, models)) or "nothing"
                 raise LLMError("model missing", f"{shown(address)} serves {serves}, not {self.model}")
-            lengths.append(listed[self.model].get("max_model_len"))
-        return min((one for one in lengths if isinstance(one, int)), default=None)
+            length = models[self.model].get("max_model_len")
+            if isinstance(length, int):
+                lengths.append(length)
+        return min(lengths, default=None)
 
-    def _said(self, request: Request, address: str) -> dict[str, Any]:
-        asked = body(request, NAMES, http.ALTERNATIVES, model=self.model)
-        asked |= {"tools": [dict(one) for one in request.tools]} if request.tools else {}
-        asked |= {"seed": request.seed} if request.seed is not None else {}
-        answer = self._send("POST", "/v1/chat/completions", address, asked)
-        return read(answer, shown(address)) | {"digest": self.digest()}
+    def ask(self, request: Request, address: str) -> Completion:
+        """What the server answers."""
+        record = body(request, NAMES, http.ALTERNATIVES, model=self.model)
+        if request.tools:
+            record["tools"] = [dict(tool) for tool in request.tools]
+        if request.seed is not None:
+            record["seed"] = request.seed
+        answer = self._send("POST", "/v1/chat/completions", address, record)
+        return replace(read(answer, shown(address)), digest=self.digest())
 
-    def _send(self, method: str, path: str, address: str, body: Any = None) -> Any:
-        answer: httpx.Response = self._clients.at(address).request(method, path, json=body)
+    def _send(self, method: str, path: str, address: str, record: Any = None) -> Any:
+        answer: httpx.Response = self.clients.at(address).request(method, path, json=record)
         if answer.status_code != 200:
-            wait = answer.headers.get("retry-after", "")
-            raise self._refused(answer.status_code, answer.text, address, wait)
+            pause = answer.headers.get("retry-after", "")
+            raise self.refused(answer.status_code, answer.text, address, pause)
         return safety.loads(answer.content, f"the answer of {shown(address)}")

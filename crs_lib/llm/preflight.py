@@ -6,7 +6,7 @@ from threading import Event
 from typing import Any, NamedTuple
 
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.llm.base import BACKENDS, DEFAULTS, LLMError, other_weights, room
+from crs_lib.llm.base import BACKENDS, DEFAULTS, Backend, LLMError, is_served, other_weights, room
 from crs_lib.llm.client import Retry, digest_of
 
 
@@ -25,37 +25,46 @@ class Need(NamedTuple):
 def preflight(needs: Iterable[Need]) -> dict[str, str]:
     """The digests by spec of models that can be used; else one RunError with all that is missing."""
     digests: dict[str, str] = {}
-    missing: list[str] = []
+    faults: list[str] = []
     for need in needs:
         try:
-            digests[need.spec] = _digest(need, missing)
+            faults += _prompt_faults(need)
+            with closing(BACKENDS.create(need.spec, **need.settings)) as backend:
+                digests[need.spec] = backend.digest()
+                faults += _context_faults(need, backend)
         except (LLMError, InputError, RunError) as error:
-            missing.append(f"{need.role}: {error}")
-    refuse(missing)
+            faults.append(f"{need.role}: {error}")
+    refuse(faults)
     return digests
 
 
 def refuse(missing: Iterable[str]) -> None:
     """Raise one RunError that lists what is missing; nothing where there is nothing."""
-    if found := list(dict.fromkeys(missing)):
-        lines = "\n".join(f"  - {line}" for line in found)
-        count = "one thing is" if len(found) == 1 else f"{len(found)} things are"
+    faults = list(dict.fromkeys(missing))
+    if faults:
+        lines = "\n".join(f"  - {fault}" for fault in faults)
+        count = "one thing is" if len(faults) == 1 else f"{len(faults)} things are"
         raise RunError(f"the run cannot start; {count} missing:\n{lines}")
 
 
-def _digest(need: Need, missing: list[str]) -> str:
-    """The digest of a model's weights; what it lacks is added to ``missing``."""
-    with closing(BACKENDS.create(need.spec, **need.settings)) as backend:
-        options = {**DEFAULTS, **need.options}
-        free, wanted = room(options), options["num_ctx"]
-        if need.prompt > free:
-            told = f"{need.role}: prompts of {need.spec} may take {need.prompt} tokens, {free} are free"
-            missing.append(f"{told}; set num_ctx to {need.prompt + options['num_predict']} or more")
-        digest, context = backend.digest(), backend.context_limit()
-        if context is not None and wanted > context:
-            told = f"{need.role}: {need.spec} has a context of {context} tokens, num_ctx asks for {wanted}"
-            missing.append(f"{told}; lower num_ctx, or use a model with a longer context")
-        return digest
+def _prompt_faults(need: Need) -> list[str]:
+    """What is wrong with the context that is asked for, if the longest prompt does not fit into it."""
+    options = {**DEFAULTS, **need.options}
+    free = room(options)
+    if need.prompt <= free:
+        return []
+    fault = f"{need.role}: prompts of {need.spec} may take {need.prompt} tokens, {free} are free"
+    return [f"{fault}; set num_ctx to {need.prompt + options['num_predict']} or more"]
+
+
+def _context_faults(need: Need, backend: Backend) -> list[str]:
+    """What is wrong if the model's own context is shorter than what is asked for."""
+    wanted = {**DEFAULTS, **need.options}["num_ctx"]
+    context = backend.context_limit()
+    if context is None or wanted <= context:
+        return []
+    fault = f"{need.role}: {need.spec} has a context of {context} tokens, num_ctx asks for {wanted}"
+    return [f"{fault}; lower num_ctx, or use a model with a longer context"]
 
 
 def unchanged(weights: Mapping[str, str], settings_for: Callable[[str], Mapping[str, Any]]) -> None:
@@ -63,7 +72,7 @@ def unchanged(weights: Mapping[str, str], settings_for: Callable[[str], Mapping[
     ``weights`` are the digests by spec, ``settings_for`` gives the keywords of a spec's backend.
     """
     for spec, before in weights.items():
-        if BACKENDS.get(spec).facts.get("kind") == "server":
+        if is_served(spec):
             with closing(BACKENDS.create(spec, **settings_for(spec))) as backend:
                 now = digest_of(backend, Retry(), Event())
             if now != before:

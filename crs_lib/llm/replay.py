@@ -11,11 +11,12 @@ from crs_lib.core.tables import read_jsonl
 from crs_lib.llm import calls
 from crs_lib.llm.base import BACKENDS, Backend, LLMError, Reply, Request
 
-_KEPT = "text stop tokens_in tokens_out digest thinking probabilities".split()
+_STUDY = "movies"  # where the spec names none
+_COLUMNS = "text stop tokens_in tokens_out digest thinking probabilities".split()
 
 
 @BACKENDS.register("replay", argument="a run", example="thesis", kind="offline", choices=True)
-class _Replay(Backend):
+class ReplayBackend(Backend):
     """Answers from a run's ``llm_calls.jsonl``: ``replay:thesis``, or ``replay:realtalk/thesis``.
 
     Without a study it is a run of ``movies``; a name that no run has may be that of a log that comes with the
@@ -26,9 +27,9 @@ class _Replay(Backend):
 
     def __init__(self, argument: str) -> None:
         self.spec = f"replay:{argument}"
-        place, _, model = argument.partition("@")
-        study, _, run = place.rpartition("/")
-        path = paths.run_folder(study or "movies", run) / "llm_calls.jsonl"
+        name, _, model = argument.partition("@")
+        study, _, run = name.rpartition("/")
+        path = paths.run_folder(study or _STUDY, run) / "llm_calls.jsonl"
         if not path.exists() and not study and calls.kept(run).exists():
             path = calls.kept(run)
         if not path.exists():
@@ -44,24 +45,26 @@ class _Replay(Backend):
 
     def complete(self, request: Request, endpoint: str = "") -> Reply:
         """The logged reply to the same request; LLMError for none, or several where no model was named."""
-        found = self._replies.get(request.digest, {})
         if request.tools and request.digest in self._without_tools:
             raise LLMError("no tools", f"{self.spec} holds no tool calls: the model could not make any")
-        if len(found) != 1:
-            better = "name one model" if found else "seed, options and prompts must be those of the run"
-            told = f"{self.spec} holds {len(found)} different replies to this {request.role} call"
-            raise LLMError("not recorded", f"{told}; {better}")
-        return next(iter(found.values()))
+        replies = self._replies.get(request.digest, {})
+        if len(replies) == 1:
+            return next(iter(replies.values()))
+        remedy = "name one model" if replies else "seed, options and prompts must be those of the run"
+        fault = f"{self.spec} holds {len(replies)} different replies to this {request.role} call"
+        raise LLMError("not recorded", f"{fault}; {remedy}")
 
 
 @safety.reader("a call log")
 def _replies(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Reply]]:
     """Reply texts by request; equal texts of several models are one reply."""
-    found: dict[str, dict[str, Reply]] = defaultdict(dict)
+    replies: dict[str, dict[str, Reply]] = defaultdict(dict)
     for row in rows:
         if row.get("error") or row.get("text_cut"):
             continue
-        told = {name: row[name] for name in _KEPT if row.get(name) is not None}
-        reply = calls.REPLY.validate_python(told | {"calls": row.get("tool_calls") or ()})
-        found[row["request"]].setdefault(json.dumps([row["text"], reply.calls]), reply)
-    return dict(found)
+        record = {name: row[name] for name in _COLUMNS if row.get(name) is not None}
+        record["calls"] = row.get("tool_calls") or ()
+        reply = calls.REPLY.validate_python(record)
+        content = json.dumps([row["text"], reply.calls])
+        replies[row["request"]].setdefault(content, reply)
+    return dict(replies)

@@ -5,6 +5,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -17,23 +18,76 @@ _THINK = re.compile(r"\s*<(think|thinking)>(.*?)(?:</\1>|\Z)", re.DOTALL | re.IG
 _CLOSE = re.compile(r"</(?:think|thinking)>", re.IGNORECASE)
 _ESCAPED = re.compile(r"\\u(?:[dD][89a-fA-F]|0000)")  # a surrogate or NUL that JSON holds as an escape
 _FENCE = re.compile(r"\A\s*```[A-Za-z]*[ \t]*\n(.*?)\n?```\s*\Z", re.DOTALL)
+_ROUNDING = 1e-3  # how far above 0 a log-probability may lie
 
 
-def _split_thinking(text: str, thinking: str = "") -> tuple[str, str]:
+@dataclass(frozen=True)
+class Completion:
+    """What a model said, as its server gave it: nothing of it is checked yet.
+
+    ``first_token`` are the log-probabilities of the alternatives to the first token, by their texts; an
+    empty ``model`` says nothing about which one answered.
+    """
+
+    text: str
+    thinking: str = ""
+    stop: str = "stop"
+    calls: tuple[ToolCall, ...] = ()
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    first_token: Mapping[str, float] = field(default_factory=dict)
+    model: str = ""
+    digest: str = ""
+
+
+def answered(request: Request, completion: Completion, seconds: float = 0.0, endpoint: str = "") -> Reply:
+    """The reply made of what a model said; raises LLMError as :func:`checked` where a study cannot use it.
+    Calls of tools where none was offered are a "bad reply", with or without a text.
+    """
+    if completion.calls and not request.tools:
+        name = shorten(completion.calls[0].name, 80)
+        raise LLMError("bad reply", f"the reply calls {name!r}, and no tool was offered")
+    text, thinking = split_thinking(completion.text, completion.thinking)
+    probabilities: Mapping[str, float] = {}
+    if request.choices:
+        probabilities = _probabilities(completion.first_token, request.choices)
+        text = likeliest(probabilities)
+    elif not completion.calls:
+        text = checked(text, completion.stop, request.schema)
+    return Reply(
+        text=text,
+        stop=completion.stop,
+        tokens_in=completion.tokens_in,
+        tokens_out=completion.tokens_out,
+        seconds=seconds,
+        digest=completion.digest,
+        thinking=thinking,
+        endpoint=endpoint,
+        calls=completion.calls,
+        probabilities=probabilities,
+    )
+
+
+def split_thinking(text: str, thinking: str = "") -> tuple[str, str]:
     """The reply without what the model thought aloud, and that; ``thinking`` was split off by the server.
     Leading ``<think>…</think>`` blocks are taken out, one that is never closed takes everything with it, and
     so is all before a closing tag whose opening stood in the chat template. Tags inside JSON or further down
     in a text are left alone. Both are made valid Unicode.
     """
-    text, thinking = safety.valid(text), safety.valid(thinking)
-    found = [thinking] if thinking else []
-    while match := _THINK.match(text):
-        found.append(match[2].strip())
-        text = text[match.end() :]
-    if not found and not text.lstrip().startswith(("{", "[")) and (close := _CLOSE.search(text)):
-        found.append(text[: close.start()].strip())
+    text = safety.valid(text)
+    thoughts = []
+    if thinking:
+        thoughts.append(safety.valid(thinking))
+    block = _THINK.match(text)
+    while block:
+        thoughts.append(block[2].strip())
+        text = text[block.end() :]
+        block = _THINK.match(text)
+    close = _CLOSE.search(text)
+    if close and not thoughts and not text.lstrip().startswith(("{", "[")):
+        thoughts.append(text[: close.start()].strip())
         text = text[close.end() :]
-    return text.strip(), "\n".join(found)
+    return text.strip(), "\n".join(thoughts)
 
 
 def checked(text: str, stop: str, schema: Mapping[str, Any] | None) -> str:
@@ -42,70 +96,32 @@ def checked(text: str, stop: str, schema: Mapping[str, Any] | None) -> str:
     "cut" (stopped by its length with a schema), or "bad reply" for a text beyond the limit
     ``turn_characters`` and JSON that breaks the schema, with the first place.
     """
-    reason = ""
     try:
         safety.check_limit("turn_characters", len(text), "the reply has")
-        if schema is not None and stop == "length":
-            told = f"the reply was cut after {len(text)} characters, its JSON is not whole"
-            raise LLMError("cut", told, text=text)
-        if not text.strip():
-            raise LLMError("empty", "the reply holds no text")
-        if schema is None:
-            return text
-        fenced = _FENCE.match(text)
-        body = fenced[1] if fenced else text
-        reason = f" in {shorten(text, 120)!r}"
+    except InputError as error:
+        raise LLMError("bad reply", str(error), text=text) from None
+    if schema is not None and stop == "length":
+        fault = f"the reply was cut after {len(text)} characters, its JSON is not whole"
+        raise LLMError("cut", fault, text=text)
+    if not text.strip():
+        raise LLMError("empty", "the reply holds no text")
+    return text if schema is None else _checked_json(text, schema)
+
+
+def _checked_json(text: str, schema: Mapping[str, Any]) -> str:
+    """The JSON of a reply, if it keeps the schema; LLMError otherwise."""
+    fenced = _FENCE.match(text)
+    body = fenced[1] if fenced else text
+    try:
         value = safety.loads(body, "the reply")
     except InputError as error:
-        raise LLMError("bad reply", f"{error}{reason}", text=text) from None
-    if (problem := next(_validator(json.dumps(schema, sort_keys=True)).iter_errors(value), None)) is not None:
+        raise LLMError("bad reply", f"{error} in {shorten(text, 120)!r}", text=text) from None
+    validator = _validator(json.dumps(schema, sort_keys=True))
+    for problem in validator.iter_errors(value):
         where = "/".join(map(str, problem.absolute_path)) or "the top"
-        told = f"the reply breaks its schema at {where}: {shorten(problem.message, 200)}"
-        raise LLMError("bad reply", told, text=text)
+        fault = f"the reply breaks its schema at {where}: {shorten(problem.message, 200)}"
+        raise LLMError("bad reply", fault, text=text)
     return json.dumps(value, ensure_ascii=False) if _ESCAPED.search(body) else body
-
-
-def answered(
-    request: Request, text: str, *, thinking: str = "", stop: str = "stop", calls: tuple[ToolCall, ...] = (),
-    first_token: Mapping[str, float] | None = None, **facts: Any,
-) -> Reply:  # fmt: skip
-    """The reply made of what a model said; raises LLMError as :func:`checked` where a study cannot use it.
-    Calls of tools where none was offered are a "bad reply", with or without a text. ``first_token`` are the
-    log-probabilities of the alternatives to the first token, by their texts.
-    """
-    if calls and not request.tools:
-        told = f"the reply calls {shorten(calls[0].name, 80)!r}, and no tool was offered"
-        raise LLMError("bad reply", told)
-    said, thought = _split_thinking(text, thinking)
-    chances = _chosen(first_token or {}, request.choices) if request.choices else {}
-    if chances:
-        said = likeliest(chances)
-    elif not calls:
-        said = checked(said, stop, request.schema)
-    return Reply(said, stop=stop, thinking=thought, calls=calls, probabilities=chances, **facts)
-
-
-def _chosen(told: Mapping[str, float], choices: Sequence[str]) -> dict[str, float]:
-    """The probability that a reply begins with each choice, from its first token's log-probabilities.
-    ``told`` are the alternatives to that token by their texts; blanks around them do not count. The sum is at
-    most 1. Raises LLMError where no choice is among them, or a probability is above 1 or no number.
-    """
-    found = dict.fromkeys(choices, 0.0)
-    for token, logprob in told.items():
-        if not logprob <= 1e-3:  # of rounding
-            raise LLMError("bad reply", f"the log-probability of {shorten(token, 80)!r} is {logprob}")
-        if token.strip() in found:
-            found[token.strip()] += math.exp(logprob)
-    if not sum(found.values()) > 0:
-        likely = ", ".join(repr(token) for token in sorted(told, key=lambda t: -told[t])[:3]) or "none given"
-        missing = f"none of {', '.join(choices)} is among the likely first words ({likely})"
-        raise LLMError("bad reply", missing)
-    return found
-
-
-def likeliest(probabilities: Mapping[str, float]) -> str:
-    """The text of the largest probability, the first of equal ones."""
-    return max(probabilities, key=probabilities.__getitem__)
 
 
 @lru_cache(maxsize=256)
@@ -113,6 +129,31 @@ def _validator(schema: str) -> Any:
     from jsonschema import Draft202012Validator  # type: ignore[import-untyped,unused-ignore]
 
     return Draft202012Validator(json.loads(schema))
+
+
+def _probabilities(first_token: Mapping[str, float], choices: Sequence[str]) -> dict[str, float]:
+    """The probability that a reply begins with each choice, from its first token's log-probabilities; blanks
+    around the tokens do not count. The sum is at most 1. Raises LLMError where no choice is among them, or a
+    probability is above 1 or no number.
+    """
+    probabilities = dict.fromkeys(choices, 0.0)
+    for token, logprob in first_token.items():
+        if not logprob <= _ROUNDING:  # nan is not, either
+            raise LLMError("bad reply", f"the log-probability of {shorten(token, 80)!r} is {logprob}")
+        choice = token.strip()
+        if choice in probabilities:
+            probabilities[choice] += math.exp(logprob)
+    if not sum(probabilities.values()) > 0:
+        tokens = sorted(first_token, key=lambda token: -first_token[token])
+        likely = ", ".join(map(repr, tokens[:3])) or "none given"
+        fault = f"none of {', '.join(choices)} is among the likely first words ({likely})"
+        raise LLMError("bad reply", fault)
+    return probabilities
+
+
+def likeliest(probabilities: Mapping[str, float]) -> str:
+    """The text of the largest probability, the first of equal ones."""
+    return max(probabilities, key=lambda text: probabilities[text])
 
 
 # Not escaped by JSON, and read as line ends by some.

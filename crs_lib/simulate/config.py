@@ -16,7 +16,6 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.llm.base import check_spec
-from crs_lib.llm.settings import LLMSettings
 from crs_lib.runs.ledger import Key
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.scenarios import Rates
@@ -24,6 +23,7 @@ from crs_lib.simulate.shifts import SHIFTS
 from crs_lib.simulate.voices import ALL, DEGREES, EXPLICIT, MIXED, SCOPES, STATED, choices
 from crs_lib.systems.base import SYSTEMS, is_program, model_of, named
 from crs_lib.systems.base import check as check_systems
+from crs_lib.systems.settings import ModelSettings
 
 if TYPE_CHECKING:
     from crs_lib.llm.preflight import Need
@@ -47,7 +47,7 @@ def _waits_for(spec: str) -> str:
     return model_of(spec) or (spec if SYSTEMS.get(spec).facts.get("apart") else "")
 
 
-def needs(asked: Sequence[_Role], rule: LLMSettings, catalog: Catalog) -> "list[Need]":
+def needs(asked: Sequence[_Role], rule: ModelSettings, catalog: Catalog) -> "list[Need]":
     """What the preflight checks: each model with its options and its longest unbounded prompt."""
     from crs_lib.llm.preflight import Need
 
@@ -149,7 +149,9 @@ class SimulateConfig(Settings):
         _Voices, Field(description="how users talk: all, development, confirmation, one voice, or A")
     ] = ALL
     user_llm: Annotated[str, Field(description="spec of the model that words the user; none if empty")] = ""
-    llm: Annotated[Mapping[str, Any], Field(description="settings of the models (crs_lib.llm.settings)")] = {}
+    llm: Annotated[
+        Mapping[str, Any], Field(description="settings of the models (systems.ModelSettings)")
+    ] = {}
     scheduler: Annotated[str, Field(description="a Dask cluster: local, tcp://host:8786, tls://…")] = ""
 
     def __init__(self, fields: str = "", **given: Any) -> None:
@@ -168,9 +170,9 @@ class SimulateConfig(Settings):
             search_kind(rule.retriever)
 
     @cached_property
-    def llm_settings(self) -> LLMSettings:
+    def llm_settings(self) -> ModelSettings:
         """The settings of the language models, read from ``llm``."""
-        return LLMSettings(**self.llm)
+        return ModelSettings(**self.llm)
 
     @cached_property
     def specs(self) -> dict[str, str]:

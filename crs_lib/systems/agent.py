@@ -16,11 +16,11 @@ from crs_lib.core import prompts
 from crs_lib.core.errors import InputError, did_you_mean
 from crs_lib.core.text import shorten
 from crs_lib.llm.base import LLMError, Message, Reply, ToolCall
-from crs_lib.llm.settings import LLMSettings
 from crs_lib.systems import modes
 from crs_lib.systems import search as film_search
 from crs_lib.systems.base import SYSTEMS, SystemReply, World
 from crs_lib.systems.modes import ModelSystem, Offer
+from crs_lib.systems.settings import ModelSettings
 
 TOOL = "search_films"
 SHOWN = 10  # films of a result
@@ -122,7 +122,7 @@ class _Agent(ModelSystem):
         self.calls, self.left_out = 0, 0  # of this turn: calls of the model, utterances that did not fit
 
     @classmethod
-    def films_shown(cls, llm: LLMSettings) -> int | None:
+    def films_shown(cls, llm: ModelSettings) -> int | None:
         """Those of all results of a turn."""
         return SHOWN * llm.searches
 
@@ -230,7 +230,7 @@ class _Agent(ModelSystem):
         return told | {"n_found": len(done.items), "films": self.ids(done.items[:SHOWN]), **done.noted}
 
 
-def _action_schema(offer: Offer, llm: LLMSettings, *, search_too: bool) -> dict[str, Any]:
+def _action_schema(offer: Offer, llm: ModelSettings, *, search_too: bool) -> dict[str, Any]:
     """The JSON schema of an action: a search, where one is left, or the reply."""
     own = modes.reply_schema(offer, llm)
     names = {one: own["properties"][one] for one in (own["properties"] if llm.structured else ("reply",))}
@@ -280,7 +280,7 @@ def serve(catalog: Catalog, retriever: str) -> Any:
     return server
 
 
-def most_calls(system: str, llm: LLMSettings) -> int:
+def most_calls(system: str, llm: ModelSettings) -> int:
     """The most calls that a system makes to its model in a turn: an agent's searches and its reply."""
     if SYSTEMS.get(system).make is not _Agent:
         return 1

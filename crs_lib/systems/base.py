@@ -18,7 +18,7 @@ from crs_lib.core import rng
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Registry
 from crs_lib.llm.base import BACKENDS
-from crs_lib.llm.settings import LLMSettings
+from crs_lib.systems.settings import ModelSettings
 
 if TYPE_CHECKING:
     from crs_lib.llm.client import Pool
@@ -50,7 +50,7 @@ class World:
     catalog: Catalog
     grounder: Grounder
     llms: "Pool | None" = None
-    llm: LLMSettings = field(default_factory=LLMSettings)
+    llm: ModelSettings = field(default_factory=ModelSettings)
     programs: _Asked | None = None
     conversation: str = ""
     lane: int = 0

@@ -17,11 +17,11 @@ from crs_lib.core import prompts, rng, safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 from crs_lib.llm.base import LLMError, Message, Reply, Request, room, tokens_at_most, tokens_of
-from crs_lib.llm.settings import LLMSettings
 from crs_lib.llm.text import one_line
 from crs_lib.systems import base, search
 from crs_lib.systems.base import ORACLE, SYSTEMS, Draw, Items, SystemReply, Wishes, World
 from crs_lib.systems.policies import Oracle
+from crs_lib.systems.settings import ModelSettings
 
 if TYPE_CHECKING:
     from crs_lib.llm.client import Pool
@@ -90,7 +90,7 @@ def object_schema(properties: Mapping[str, Any], *required: str) -> dict[str, An
     return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
 
 
-def reply_schema(offer: Offer, llm: LLMSettings) -> dict[str, Any]:
+def reply_schema(offer: Offer, llm: ModelSettings) -> dict[str, Any]:
     """The JSON schema of a reply: the stated constraints (optional), the films, the text."""
     short = {"type": "string", "maxLength": VALUE_LIMIT}
     named: dict[str, Any] = short if offer.open else {"enum": list(offer.names)}
@@ -103,13 +103,13 @@ def reply_schema(offer: Offer, llm: LLMSettings) -> dict[str, Any]:
     return object_schema(properties, "recommended", "reply")
 
 
-def prompt_name(name: str, llm: LLMSettings) -> str:
+def prompt_name(name: str, llm: ModelSettings) -> str:
     """The name of a prompt file: that of up to 0.2 where the settings ask for it and there is one."""
     old = f"movies/described/{name}"
     return old if llm.form == "described" and old in _told() else f"movies/{name}"
 
 
-def form(offer: Offer, llm: LLMSettings) -> str:
+def form(offer: Offer, llm: ModelSettings) -> str:
     """The last words of a prompt: the form of an answer, behind the reminder that settings may ask for."""
     reminder = prompts.source("movies/crs_latest") + "\n\n" if llm.latest else ""
     if not llm.structured:
@@ -191,7 +191,7 @@ class ModelSystem:
         return self.replied(parsed, offer, extra)
 
     @classmethod
-    def longest(cls, catalog: Catalog, llm: LLMSettings) -> int:
+    def longest(cls, catalog: Catalog, llm: ModelSettings) -> int:
         """Tokens that the longest prompt may take before the context bounds it: no earlier turn in it."""
         lengths = sorted((tokens_of(film_facts(catalog, i)) + 8 for i in range(len(catalog))), reverse=True)
         task = prompts.source(prompt_name(cls.prompt, llm))
@@ -200,7 +200,7 @@ class ModelSystem:
         return tokens_at_most([Message("user", said)]) + sum(lengths if most is None else lengths[:most])
 
     @classmethod
-    def films_shown(cls, llm: LLMSettings) -> int | None:
+    def films_shown(cls, llm: ModelSettings) -> int | None:
         """The most films in a prompt; None for all of them."""
         return llm.listed or None
 
@@ -392,7 +392,7 @@ class _Free(ModelSystem):
     prompt = "crs_free"
 
     @classmethod
-    def films_shown(cls, llm: LLMSettings) -> int | None:
+    def films_shown(cls, llm: ModelSettings) -> int | None:
         """No film is shown."""
         return 0
 

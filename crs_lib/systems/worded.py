@@ -16,11 +16,11 @@ from crs_lib.core.dialogue import SYSTEM, USER
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import listing, shorten
 from crs_lib.llm.base import BACKENDS, Message, room, tokens_at_most, tokens_of
-from crs_lib.llm.settings import LLMSettings
 from crs_lib.llm.text import fence, one_line
 from crs_lib.systems import modes, tracker
 from crs_lib.systems.base import SYSTEMS, SystemReply, World, rank
 from crs_lib.systems.modes import TURN_LIMIT, ModelSystem, Offer
+from crs_lib.systems.settings import ModelSettings
 
 _NOTHING = "- nothing that is recorded yet"
 
@@ -51,7 +51,7 @@ class _Worded(ModelSystem):
         return replace(self.replied(parsed, offer, extra), constraints=dict(self.state))
 
     @classmethod
-    def longest(cls, catalog: Catalog, llm: LLMSettings) -> int:
+    def longest(cls, catalog: Catalog, llm: ModelSettings) -> int:
         """Tokens that the longest prompt may take, with the longest films; InputError without films."""
         if not len(catalog):
             raise InputError("the catalogue holds no film; there is nothing to recommend")
@@ -98,7 +98,7 @@ def _quote(speaker: str, text: str) -> str:
     return f"{speaker}: {one_line(shorten(text, TURN_LIMIT))}"
 
 
-def _prompt(llm: LLMSettings) -> str:
+def _prompt(llm: ModelSettings) -> str:
     """The name of the prompt; the plain one says nothing of a form."""
     return modes.prompt_name("crs_reply_json", llm) if llm.structured else "movies/crs_reply"
 

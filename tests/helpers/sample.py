@@ -5,9 +5,9 @@ from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.llm import LLM
 from crs_lib.llm.client import Pool
-from crs_lib.llm.settings import LLMSettings
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
+from crs_lib.systems.settings import ModelSettings
 
 SAMPLE = sources.load()
 GROUNDER = Grounder(SAMPLE)
@@ -16,8 +16,8 @@ WORLD = World(SAMPLE, GROUNDER)
 
 def with_model(answers, **rule):
     """The world with one scripted model, whose requests are ``asked(world)``."""
-    pool = Pool(None, made={"scripted": LLM("scripted", answers=answers)})
-    return World(SAMPLE, GROUNDER, pool, LLMSettings(**rule))
+    pool = Pool(None, models={"scripted": LLM("scripted", answers=answers)})
+    return World(SAMPLE, GROUNDER, pool, ModelSettings(**rule))
 
 
 def asked(world):

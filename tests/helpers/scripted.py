@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from crs_lib.llm.base import BACKENDS, Backend, LLMError, Reply, Request, tokens_at_least
-from crs_lib.llm.text import answered
+from crs_lib.llm.text import Completion, answered
 
 Answer = str | LLMError | Callable[[Request], str]
 
@@ -36,8 +36,13 @@ class Scripted(Backend):
         if isinstance(answer, LLMError):
             raise answer
         text = answer(request) if callable(answer) else answer
-        counts = {"tokens_in": tokens_at_least(request.messages), "tokens_out": len(text.split())}
-        return answered(request, text, digest="scripted", **counts)
+        said = Completion(
+            text,
+            digest="scripted",
+            tokens_in=tokens_at_least(request.messages),
+            tokens_out=len(text.split()),
+        )
+        return answered(request, said)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from crs_lib.judge.prompt import TURN_LIMITS
 from crs_lib.llm import BACKENDS, LLM, Recorder, Request, Retry, http
 from crs_lib.llm.base import DEFAULTS, REMEDIES
 from crs_lib.llm.calls import TEXT_LIMIT
-from crs_lib.llm.estimate import Cost, Work, _under_way, costs, estimate
+from crs_lib.llm.estimate import Cost, Work, costs, estimate, under_way
 from crs_lib.llm.preflight import Need, preflight
 from tests.helpers.ollama_server import DIGEST, OllamaServer
 
@@ -37,8 +37,8 @@ def test_hours_are_calls_times_seconds_over_those_really_at_once():
     hours = [estimate([Work("crs", "m", 3600, n)], three_waited_for_one_slot)["hours"][0] for n in (1, 3, 16)]
     assert hours == pytest.approx([3.0, 1.0, 1.0])
     spans = [(0.0, 2.0), (0.0, 2.0), (1.0, 2.0), (10.0, 2.0)]  # busy from 0 to 3 and from 10 to 12
-    assert _under_way({"began": start, "seconds_all": long} for start, long in spans) == 8 / 5
-    assert _under_way([]) == 1.0
+    assert under_way({"began": start, "seconds_all": long} for start, long in spans) == 8 / 5
+    assert under_way([]) == 1.0
     table = estimate([Work("crs", "m", 10), Work("user", "u", 5)], {("crs", "m"): Cost(1, 1, 1)})
     assert table["calls"].tolist() == [10, 5, 15]
     assert [math.isnan(hours) for hours in table["hours"]] == [False, True, True]

@@ -10,14 +10,15 @@ from unittest.mock import Mock
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tenacity import RetryCallState
 
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import LLM, LLMError, Recorder, Request, Retry, calls, export
 from crs_lib.llm.base import REMEDIES, Message, check_fits, check_read, room, tokens_at_least, tokens_at_most
 from crs_lib.llm.client import persist
-from crs_lib.llm.template import _OFFERED, answer
-from crs_lib.llm.text import _split_thinking, checked
+from crs_lib.llm.template import OFFERED, answer
+from crs_lib.llm.text import checked, split_thinking
 from tests.helpers import refused
 from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.scripted import failing
@@ -86,14 +87,22 @@ def test_each_kind_of_error_is_retried_as_the_table_says():
             persist(Retry(), prompt("a"), Mock(side_effect=error), Event())
 
 
+def pause(policy, error, attempt=1):
+    """The seconds before the next attempt, after the nth failed with this error."""
+    state = RetryCallState(None, None, (), {})
+    state.attempt_number = attempt
+    state.set_exception((type(error), error, None))
+    return policy.pause(state)
+
+
 def test_pauses_double_up_to_the_longest_and_keep_to_what_the_server_asks():
     policy = Retry(waits=6, first=0.5, longest=4.0)
     for attempt, low in enumerate((0.5, 1.0, 2.0, 4.0, 4.0), 1):  # each with up to 0.5 s by chance
-        assert low <= policy.pause(LLMError("busy", "b"), attempt) <= low + 0.5
-    assert 3.0 <= policy.pause(LLMError("busy", "b", pause=3.0), 1) <= 3.5
-    assert 4.0 <= policy.pause(LLMError("busy", "b", pause=99.0), 1) <= 4.5
-    assert policy.pause(LLMError("empty", "e"), 1) == 0.0  # waiting would not help
-    assert Retry(first=0.0, longest=0.0).pause(LLMError("busy", "b"), 1) == 0.0
+        assert low <= pause(policy, LLMError("busy", "b"), attempt) <= low + 0.5
+    assert 3.0 <= pause(policy, LLMError("busy", "b", pause=3.0)) <= 3.5
+    assert 4.0 <= pause(policy, LLMError("busy", "b", pause=99.0)) <= 4.5
+    assert pause(policy, LLMError("empty", "e")) == 0.0  # waiting would not help
+    assert pause(Retry(first=0.0, longest=0.0), LLMError("busy", "b")) == 0.0
 
 
 def test_an_error_has_a_word_of_the_table_and_crosses_processes_whole():
@@ -117,11 +126,11 @@ def test_an_error_has_a_word_of_the_table_and_crosses_processes_whole():
     ("", "", ""),
 ])  # fmt: skip
 def test_thinking_is_split_off(said, text, thinking):
-    assert _split_thinking(said) == (text, thinking)
+    assert split_thinking(said) == (text, thinking)
 
 
 def test_fences_and_thinking_are_taken_off_and_a_cut_reply_fails_a_schema():
-    assert _split_thinking("<think>more</think>Heat.", "first") == ("Heat.", "first\nmore")
+    assert split_thinking("<think>more</think>Heat.", "first") == ("Heat.", "first\nmore")
     assert checked('```json\n{"score": 4}\n```', "stop", SCHEMA) == '{"score": 4}'
     assert checked("Heat is a film by", "length", None) == "Heat is a film by"
     with failing("cut"):
@@ -142,7 +151,7 @@ def test_a_reply_that_breaks_the_schema_says_where(text, where):
 
 
 def test_the_template_offers_what_the_prompt_offers_and_keeps_a_schema():
-    assert _OFFERED.findall(PROMPT) == [("m1", "Heat"), ("m2", "Ronin"), ("", "Fargo")]
+    assert OFFERED.findall(PROMPT) == [("m1", "Heat"), ("m2", "Ronin"), ("", "Fargo")]
     named = {answer(PROMPT, None, seed).split("How about ")[1].split("?")[0] for seed in range(40)}
     assert named == {"Heat", "Ronin", "Fargo"}
     block = "Say this, in this order:\n- I like it\n- more, please\n\nrest"
@@ -162,7 +171,7 @@ def test_the_template_offers_what_the_prompt_offers_and_keeps_a_schema():
     seen = [json.loads(LLM("template").complete(request).text) for request in asked]
     assert {record["a"]["score"] for record in seen} == {1, 2, 3, 4, 5}
     for record in seen:
-        named = [one for one, title in _OFFERED.findall(PROMPT) if title in record["reply"]]
+        named = [one for one, title in OFFERED.findall(PROMPT) if title in record["reply"]]
         assert len(named) == 1 and record["ids"][0] in ("m1", "m2")
         assert named[0] in ("", record["ids"][0])  # the id and the words speak of the same movie
 

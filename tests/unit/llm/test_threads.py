@@ -15,7 +15,7 @@ from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request
 from crs_lib.llm import client as llm_client
 from crs_lib.llm.base import Message, Reply
 from crs_lib.llm.calls import key
-from crs_lib.llm.client import CACHE, LOG, Pool, _Slots, drain_scratch, scratch
+from crs_lib.llm.client import CACHE, LOG, Pool, Slots, drain_scratch, scratch
 from crs_lib.llm.settings import LLMSettings
 from tests.helpers import refused
 from tests.helpers.ollama_server import OllamaServer, template_answer
@@ -44,7 +44,7 @@ def test_requests_without_a_server_keep_their_order_and_slots_are_above_zero():
     llm = LLM("scripted", answers=["one", "two", "three"])
     assert [reply.text for reply in llm.gather(map(ask, range(3)))] == ["one", "two", "three"]
     assert llm.gather([]) == []
-    refused("slots is 0", _Slots, ["a"], 0)
+    refused("slots is 0", Slots, ["a"], 0)
     refused("timeout is 0", LLM, "ollama:tiny", timeout=0.0)
 
 
@@ -84,13 +84,13 @@ def test_an_interrupt_ends_many_calls_and_keeps_the_replies_that_still_come(tmp_
 
 
 def test_endpoints_share_the_work_and_avoid_the_one_that_fails(monkeypatch):
-    slots = _Slots(["a", "b"], 2)
-    holds = [slots.taken() for _ in range(4)]
+    slots = Slots(["a", "b"], 2)
+    holds = [slots.occupied() for _ in range(4)]
     assert [hold.__enter__() for hold in holds] == ["a", "b", "a", "b"]
     got: list[str] = []
 
     def caller() -> None:
-        with slots.taken() as endpoint:
+        with slots.occupied() as endpoint:
             got.append(endpoint)
 
     waiting = threading.Thread(target=caller, daemon=True)
@@ -103,12 +103,12 @@ def test_endpoints_share_the_work_and_avoid_the_one_that_fails(monkeypatch):
     waiting.join(10)
     assert got == ["b"]
     holds[3].__exit__(LLMError, busy, None)  # none works: both are tried again
-    again = [slots.taken() for _ in range(3)]
+    again = [slots.occupied() for _ in range(3)]
     assert sorted(hold.__enter__() for hold in again) == ["a", "b", "b"]
     for hold in (*again, holds[2]):
         hold.__exit__(None, None, None)
     monkeypatch.setattr(llm_client, "COOL_OFF", 0.0)
-    with slots.taken() as first, slots.taken() as second:
+    with slots.occupied() as first, slots.occupied() as second:
         assert {first, second} == {"a", "b"}  # half a minute later both work
 
 
@@ -127,7 +127,7 @@ def test_a_pool_keeps_one_llm_a_spec_its_cache_and_log_and_halted_refuses_calls(
     with Pool(None) as pool:
         pool.complete("template", hello())
     assert list(empty.iterdir()) == []
-    with Pool(None, made={"scripted": LLM("scripted", answers=["a", "b"])}) as pool:
+    with Pool(None, models={"scripted": LLM("scripted", answers=["a", "b"])}) as pool:
         assert pool.complete("scripted", hello()).text == "a"
         pool.halt()
         refused("started again, it continues", pool.complete, "scripted", hello(), error=RunError)

@@ -8,11 +8,11 @@ from crs_lib import simulate
 from crs_lib.llm import LLM, LLMError, Recorder
 from crs_lib.llm.base import ToolCall
 from crs_lib.llm.client import Pool
-from crs_lib.llm.settings import LLMSettings
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import agent
 from crs_lib.systems import base as systems
 from crs_lib.systems.base import World
+from crs_lib.systems.settings import ModelSettings
 from tests.helpers import refused
 from tests.helpers.films import catalog as ten_films
 from tests.helpers.ollama_server import OllamaServer
@@ -45,8 +45,8 @@ def choose(prompt, schema, seed):
 
 
 def world_on(server, backend="ollama", recorder=None, **rule):
-    pool = Pool(None, made={f"{backend}:tiny": LLM(f"{backend}:tiny", host=server.url, recorder=recorder)})
-    return World(SAMPLE, GROUNDER, pool, LLMSettings(**{"retriever": "bm25", **rule}))
+    pool = Pool(None, models={f"{backend}:tiny": LLM(f"{backend}:tiny", host=server.url, recorder=recorder)})
+    return World(SAMPLE, GROUNDER, pool, ModelSettings(**{"retriever": "bm25", **rule}))
 
 
 def made(server, backend="ollama", **rule):

@@ -13,12 +13,12 @@ from crs_lib.core.errors import RunError
 from crs_lib.evaluate.scorer import Scorer
 from crs_lib.llm import LLMError
 from crs_lib.llm.client import Pool
-from crs_lib.llm.settings import SMALL_MODEL, LLMSettings
 from crs_lib.metrics import conventions
 from crs_lib.simulate import conversation
 from crs_lib.systems import base as systems
 from crs_lib.systems import modes
 from crs_lib.systems.base import World
+from crs_lib.systems.settings import SMALL_MODEL, ModelSettings
 from tests.helpers import films, refused, sample
 from tests.helpers.sample import GROUNDER, SAMPLE, asked
 
@@ -96,7 +96,7 @@ def test_no_logged_wish_reaches_a_model(mode):
 
 @pytest.mark.parametrize("mode", ["closed", "rag"])
 def test_the_oracle_of_a_mode_makes_the_most_of_its_list_and_needs_no_model(mode):
-    world = World(SAMPLE, GROUNDER, llm=LLMSettings(retriever="hybrid:hashing", listed=12))
+    world = World(SAMPLE, GROUNDER, llm=ModelSettings(retriever="hybrid:hashing", listed=12))
     config = simulate.SimulateConfig(systems=[f"{mode}:oracle"], n_turns=8, llm={"listed": 12})
     assert not config.roles() and systems.model_of(f"{mode}:oracle") == ""
     judged = 0
@@ -206,7 +206,7 @@ def test_a_spec_names_mode_backend_and_model_and_a_bare_backend_is_worded():
     assert systems.check(specs) == specs
     assert {systems.model_of(spec) for spec in specs} == {"template", "ollama:a:b"}
     assert systems.model_of("ollama:a:b") == "ollama:a:b" and systems.model_of("tracker") == ""
-    world = World(SAMPLE, GROUNDER, Pool(None), LLMSettings())
+    world = World(SAMPLE, GROUNDER, Pool(None), ModelSettings())
     assert talk("worded:template", world=world).turns == talk("template", world=world).turns
 
 

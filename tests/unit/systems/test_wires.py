@@ -13,6 +13,7 @@ from crs_lib.systems import base as systems
 from crs_lib.systems import contract
 from crs_lib.systems.base import World
 from crs_lib.systems.programs import Programs, identity
+from crs_lib.systems.settings import ModelSettings
 from tests.helpers.raw_server import Answering, Served
 from tests.helpers.sample import GROUNDER, SAMPLE
 from tests.helpers.scripted import failing
@@ -141,7 +142,7 @@ def test_the_items_of_ievalm_are_mapped_by_title_and_the_unmapped_counted():
         ("Have you seen Metropolis (1927)?", ["Metropolis"], ()),
     ):
         with Other(lambda *_, said=said: (200, {"response": said}, None)) as server, FAST() as programs:
-            world = World(SAMPLE, GROUNDER, llm=LLMSettings(), programs=programs)
+            world = World(SAMPLE, GROUNDER, llm=ModelSettings(), programs=programs)
             reply = systems.create(f"ievalm:{server.url}", world, 7, 0).reply(1, "A comedy, please.", {})
         assert ([SAMPLE.items[item].title for item in reply.items], reply.hallucinated) == (titles, unmapped)
 

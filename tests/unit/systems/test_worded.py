@@ -10,10 +10,10 @@ from crs_lib.catalog import grounder as grounding
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.llm import LLM, LLMError, Retry, template
 from crs_lib.llm.client import Pool
-from crs_lib.llm.settings import LLMSettings
 from crs_lib.simulate import user_llm
 from crs_lib.systems import base as systems
 from crs_lib.systems.base import World
+from crs_lib.systems.settings import ModelSettings
 from tests.helpers import refused
 from tests.helpers.ollama_server import Faults, OllamaServer
 from tests.helpers.sample import asked, with_model
@@ -129,8 +129,8 @@ def test_a_full_context_is_no_reason_to_lose_an_enforced_session(world):
 
 def test_a_reply_that_stopped_at_its_length_says_so_and_a_model_that_fails_or_is_not_given_raises(world):
     with OllamaServer(faults=Faults(["cut"])) as server:
-        pool = Pool(None, made={"ollama:tiny": LLM("ollama:tiny", host=server.url)})
-        mine = World(world.catalog, world.grounder, pool, LLMSettings(structured=False))
+        pool = Pool(None, models={"ollama:tiny": LLM("ollama:tiny", host=server.url)})
+        mine = World(world.catalog, world.grounder, pool, ModelSettings(structured=False))
         first, second = (systems.create("ollama:tiny", mine, 7, i).reply(1, WISH, {}) for i in range(2))
     assert first.extra.get("reply_cut") is True and "reply_cut" not in second.extra
     for worded in (True, False):
@@ -217,8 +217,8 @@ def test_twice_in_vain_the_template_speaks_and_is_flagged(answers):
 
 
 def test_a_user_with_a_model_says_the_same_to_every_system(world):
-    pool = Pool(None, made={"template": LLM("template")})
-    mine = World(world.catalog, world.grounder, pool, LLMSettings())
+    pool = Pool(None, models={"template": LLM("template")})
+    mine = World(world.catalog, world.grounder, pool, ModelSettings())
     config = simulate.SimulateConfig(systems=["tracker", "popular"], n_turns=3, user_llm="template")
     first, second = (simulate.session(mine, spec, 0, config).turns[0] for spec in config.systems)
     assert first == second and first.user_meta["worded_by"] in ("llm", "template")
