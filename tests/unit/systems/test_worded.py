@@ -64,7 +64,7 @@ def test_a_structured_reply_recommends_what_its_ids_say(world):
     mine = with_model(partial(structured, "Both are funny.", pick=2))
     reply = systems.create("scripted", mine, 7, 0).reply(1, WISH, {})
     (request,) = asked(mine)
-    offered = [name for name, *_ in template._OFFERED.findall(request.messages[0].content)]
+    offered = [name for name, *_ in template.OFFERED.findall(request.messages[0].content)]
     assert (reply.text, reply.constraints) == ("Both are funny.", {"genre": "Comedy"})
     assert [world.catalog.items[i].item_id for i in reply.items] == offered[:2]
     assert reply.extra["offered_ids"] == offered and len(offered) == 4
