@@ -1,4 +1,4 @@
-r"""The two errors that a user may meet, and foreign text made fit to be printed.
+r"""The errors that a user may meet, and foreign text made fit to be printed.
 
 The command line prints an error without a traceback. What steers a terminal is shown as an escape
 (``\x1b``), never obeyed.
@@ -27,8 +27,9 @@ class InputError(_OneLineError, ValueError):
 
 
 class RunError(_OneLineError, RuntimeError):
-    """A run cannot start, continue or be read; none of its files was overwritten. With ``ends_run`` the error
-    concerns all sessions of a run: the run ends, and no session is marked as failed.
+    """A run cannot start, continue or be read; none of its files was overwritten.
+
+    With ``ends_run`` the error concerns all sessions of a run: the run ends, and no session is marked failed.
     """
 
     def __init__(self, message: str = "", *, ends_run: bool = False) -> None:
@@ -40,14 +41,17 @@ class NoDataError(InputError):
     """The data are sound but hold nothing for this figure or table; a page says so and does without it."""
 
 
-def did_you_mean(given: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
     """``"; did you mean 'tracker'?"`` for a near miss, else an empty string."""
-    close = difflib.get_close_matches(given, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
+    if not near:
+        return ""
+    return f"; did you mean {near[0]!r}?"
 
 
-def unknown(kind: str, given: object, known: Iterable[str]) -> InputError:
-    """The error for a name that is none of the known: it suggests a near one, and lists all."""
-    names = list(known)
-    hint = did_you_mean(str(given), names)
-    return InputError(f"unknown {kind} {given!r}{hint} (known: {', '.join(names) or 'none'})")
+def unknown(kind: str, name: object, names: Iterable[str]) -> InputError:
+    """The error for a name that is none of ``names``: it suggests a near one, and lists all."""
+    choices = list(names)
+    hint = did_you_mean(str(name), choices)
+    listed = ", ".join(choices) or "none"
+    return InputError(f"unknown {kind} {name!r}{hint} (known: {listed})")

@@ -14,6 +14,7 @@ from crs_lib.core.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[2]  # the repository; of an installed package, where packages lie
 _SHIPPED = Path(__file__).resolve().parents[1] / "shipped"
+_SIGNS_OF_A_RUN = ("manifest.json", "ledger.sqlite", ".lock")
 
 
 def installed() -> bool:
@@ -29,53 +30,69 @@ def home() -> Path:
 def _folder(variable: str, default: str) -> Path:
     """The folder that a variable of the environment names, else one at :func:`home`."""
     value = os.environ.get(variable, "")
-    return given(value).resolve() if value else home() / default
+    if value:
+        return given(value).resolve()
+    return home() / default
 
 
 def given(path: str | Path) -> Path:
     """A path that somebody named, ``~`` replaced; InputError for one that no file can have."""
-    wrong = "its user does not exist here"
+    fault = "its user does not exist here"
     try:
-        found = Path(path).expanduser()
-        wrong = "its name is no UTF-8"
-        str(found).encode()
-        wrong = "it holds a NUL character" if "\0" in str(path) else "its links lead back to itself"
-        found.resolve()
+        expanded = Path(path).expanduser()
+        fault = "its name is no UTF-8"
+        str(expanded).encode()
+        fault = "its links lead back to itself"
+        if "\0" in str(path):
+            fault = "it holds a NUL character"
+        expanded.resolve()
     except (RuntimeError, ValueError) as error:
-        raise InputError(f"{str(path)[:200]!r} is no path: {wrong}") from error
-    if found.exists() and not (found.is_file() or found.is_dir()):  # it would be waited for, or never end
-        raise InputError(f"{shown(found)} is a pipe or a device; name a file")
-    return found
+        raise InputError(f"{str(path)[:200]!r} is no path: {fault}") from error
+    readable = expanded.is_file() or expanded.is_dir()
+    if expanded.exists() and not readable:  # it would be waited for, or never end
+        raise InputError(f"{shown(expanded)} is a pipe or a device; name a file")
+    return expanded
 
 
 def apart(outputs: Iterable[Path], inputs: Iterable[Path], own: Path | None = None) -> None:
     """Nothing, or InputError where a command would write over what it reads or must keep, links followed.
+
     Kept are the committed notebooks and the files of runs, but for the command's ``own``. Of an output that
     is a folder only the files in it that ``outputs`` names are written.
     """
     read = {identity(path): path for path in inputs}
-    kept = {identity(path): path for path in notebooks().glob("*.ipynb")}
+    committed = {identity(path) for path in notebooks().glob("*.ipynb")}
     for path in outputs:
-        if same := read.get(identity(path)):
-            wrong = f"{shown(path)} would be written over {shown(same)}, which is read"
-            raise InputError(f"{wrong}; give another output")
-        if identity(path) in kept or (path != own and _of_a_run(path)):
-            whose = "is a committed notebook" if identity(path) in kept else "belongs to a run"
-            raise InputError(f"{shown(path)} {whose} and would be written over; give another output")
+        fault = ""
+        if identity(path) in read:
+            fault = f"would be written over {shown(read[identity(path)])}, which is read"
+        elif identity(path) in committed:
+            fault = "is a committed notebook and would be written over"
+        elif path != own and _belongs_to_a_run(path):
+            fault = "belongs to a run and would be written over"
+        if fault:
+            raise InputError(f"{shown(path)} {fault}; give another output")
 
 
-def _of_a_run(path: Path) -> bool:
+def _belongs_to_a_run(path: Path) -> bool:
     """Whether there is such a file or folder, and it is a run's: below the results, beside a manifest."""
-    real, top = Path(os.path.realpath(path)), Path(os.path.realpath(results()))
-    folders = [folder for folder in (real, *real.parents) if top in folder.parents]
-    signs = ("manifest.json", "ledger.sqlite", ".lock")
-    return real.exists() and any((folder / sign).exists() for folder in folders for sign in signs)
+    real = Path(os.path.realpath(path))
+    top = Path(os.path.realpath(results()))
+    if not real.exists():
+        return False
+    for folder in (real, *real.parents):
+        if top in folder.parents and any((folder / sign).exists() for sign in _SIGNS_OF_A_RUN):
+            return True
+    return False
 
 
 def identity(path: Path) -> tuple[int, int] | str:
     """The same for all names of a file: device and number, or the place of one that does not exist."""
     real = Path(os.path.realpath(path))
-    return (real.stat().st_dev, real.stat().st_ino) if real.exists() else str(real)
+    if not real.exists():
+        return str(real)
+    facts = real.stat()
+    return (facts.st_dev, facts.st_ino)
 
 
 def data() -> Path:
@@ -127,14 +144,19 @@ def run_folder(study: str, run: str) -> Path:
 
 
 def slug(name: str) -> str:
-    """A file name made of a spec: ``ollama:llama3:instruct`` becomes ``ollama-llama3-instruct``. Accents are
-    folded, everything but letters, digits, '.' and '_' becomes '-'. Empty input gives ``unnamed``.
+    """A file name made of a spec: ``ollama:llama3:instruct`` becomes ``ollama-llama3-instruct``.
+
+    Accents are folded, everything but letters, digits, '.' and '_' becomes '-'. Empty input: ``unnamed``.
     """
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-    return re.sub(r"[^A-Za-z0-9._]+", "-", plain).strip("-.") or "unnamed"
+    dashed = re.sub(r"[^A-Za-z0-9._]+", "-", plain)
+    return dashed.strip("-.") or "unnamed"
 
 
 def shown(path: Path) -> str:
     """The path for messages: relative to the repository if it lies inside, else as it is."""
-    real, here = path.resolve(), home().resolve()
-    return (real.relative_to(here) if real.is_relative_to(here) else path).as_posix()
+    real = path.resolve()
+    here = home().resolve()
+    if real.is_relative_to(here):
+        return real.relative_to(here).as_posix()
+    return path.as_posix()

@@ -8,7 +8,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Any
 
 from tqdm import tqdm
 
@@ -21,19 +21,35 @@ def bar(
     total: int | None, *, done: int = 0, label: str = "", unit: str = "it", shown: bool = True
 ) -> Iterator["tqdm[Any]"]:
     """A bar from ``done`` to ``total`` (None where the end is not known); call ``update(n)`` on it.
+
     ``CRS_PROGRESS`` says where: ``off``, a terminal's device, or, unset, standard error if somebody watches.
     """
-    where, file = os.environ.get(VARIABLE, "") if shown else OFF, None
+    device = os.environ.get(VARIABLE, "") if shown else OFF
     with contextlib.ExitStack() as stack:
-        if where not in ("", OFF):
-            with contextlib.suppress(OSError):
-                # Drawn on, without becoming the process that the terminal's keys are sent to.
-                device = os.open(where, os.O_WRONLY | os.O_CREAT | os.O_NOCTTY, 0o666)
-                file = stack.enter_context(os.fdopen(device, "w"))
-        watched = sys.stderr.isatty() or ("JPY_SESSION_NAME" in os.environ and "ipykernel" in sys.modules)
-        off = where == OFF or (file is None and (bool(where) or not watched))
-        drawn = tqdm(total=total, initial=done, desc=label, unit=unit, file=file, disable=off)
-        yield stack.enter_context(drawn)
+        terminal_file = None
+        if device not in ("", OFF):
+            terminal_file = _opened(device)
+        if terminal_file is not None:
+            stack.enter_context(terminal_file)
+        visible = terminal_file is not None or (not device and _somebody_watches())
+        drawing = tqdm(
+            total=total, initial=done, desc=label, unit=unit, file=terminal_file, disable=not visible
+        )
+        yield stack.enter_context(drawing)
+
+
+def _opened(device: str) -> IO[str] | None:
+    """A terminal to draw on, without becoming the process that its keys are sent to; None if it is gone."""
+    try:
+        handle = os.open(device, os.O_WRONLY | os.O_CREAT | os.O_NOCTTY, 0o666)
+    except OSError:
+        return None
+    return os.fdopen(handle, "w")
+
+
+def _somebody_watches() -> bool:
+    in_jupyterlab = "JPY_SESSION_NAME" in os.environ and "ipykernel" in sys.modules
+    return sys.stderr.isatty() or in_jupyterlab
 
 
 def terminal() -> str | None:

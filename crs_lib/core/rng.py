@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from json.encoder import encode_basestring
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +14,8 @@ import numpy as np
 from crs_lib.core.errors import InputError
 
 _JSON = json.JSONEncoder(ensure_ascii=False)
+_WORD = np.dtype("<u4")
+_WORDS = 4  # of 32 bits, out of the digest's eight
 
 
 def check_seed(seed: object) -> int:
@@ -24,11 +27,19 @@ def check_seed(seed: object) -> int:
 
 def stream(seed: int, *names: str | int) -> np.random.Generator:
     """An independent generator for the address ``(seed, *names)``: the same everywhere, in any order of use.
+
     The names are joined without ambiguity: ("a", "b") is not ("ab",), numbers are not their texts. Raises
     InputError for a seed that is no whole number >= 0.
     """
-    digest = hashlib.sha256(_JSON.encode([check_seed(seed), *names]).encode()).digest()
-    return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
+    parts = [str(check_seed(seed))]
+    for name in names:
+        parts.append(encode_basestring(name) if type(name) is str else _JSON.encode(name))
+    address = f"[{', '.join(parts)}]"  # a JSON list
+    digest = hashlib.sha256(address.encode()).digest()
+    # The words of the number that the digest's first half writes: NumPy takes an array in half the time.
+    entropy = np.frombuffer(digest, _WORD, _WORDS)
+    sequence = np.random.SeedSequence(entropy)
+    return np.random.Generator(np.random.PCG64(sequence))
 
 
 def address_seed(seed: int, *names: str | int) -> int:

@@ -13,27 +13,37 @@ import io
 import json
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, ParamSpec, TypeVar, cast
+from typing import IO, Any, NamedTuple, ParamSpec, TypeVar, cast
+
+import yaml
+from pydantic_core import from_json
 
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.text import one_line
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_Hook = Callable[[list[tuple[str, Any]]], Any]  # makes an object of its keys and values
+Pairs = list[tuple[str, Any]]  # the keys and values of a JSON object, in order
+
+
+class Limit(NamedTuple):
+    """The most that is accepted of something."""
+
+    default: int
+    unit: str
+
 
 LIMITS = {
-    "turn_characters": (2_000_000, "characters of one utterance or reply"),
-    "question_characters": (50_000, "characters of one question to a chat"),
-    "json_bytes": (2**30, "bytes of JSON that are read in one piece"),
-    "answer_bytes": (2**24, "bytes of a server's answer"),
-    "unpacked_ratio": (200, "bytes out of one byte of a compressed file, beyond 64 MiB"),
-    "sweep_cells": (10_000, "runs of one sweep"),
-    "workers": (256, "processes or threads of one command"),
+    "turn_characters": Limit(2_000_000, "characters of one utterance or reply"),
+    "question_characters": Limit(50_000, "characters of one question to a chat"),
+    "json_bytes": Limit(2**30, "bytes of JSON that are read in one piece"),
+    "answer_bytes": Limit(2**24, "bytes of a server's answer"),
+    "unpacked_ratio": Limit(200, "bytes out of one byte of a compressed file, beyond 64 MiB"),
+    "sweep_cells": Limit(10_000, "runs of one sweep"),
+    "workers": Limit(256, "processes or threads of one command"),
 }
 _PIECE = 2**26  # bytes that any compressed file may hold
 _LONG_NUMBER = re.compile(r"[0-9]{19}")  # may be beyond 2**63 - 1, the largest whole number of tables
@@ -50,16 +60,18 @@ def limit_variable(name: str) -> str:
 
 def limit(name: str) -> int:
     """A limit as it stands: its default, or the whole number above 0 in its variable (else InputError)."""
-    given = os.environ.get(limit_variable(name)) or str(LIMITS[name][0])
-    if not re.fullmatch("0*[1-9][0-9]{0,17}", given):
-        raise InputError(f"{limit_variable(name)} is {given[:80]!r}; give a whole number above 0")
-    return int(given)
+    variable = limit_variable(name)
+    text = os.environ.get(variable) or str(LIMITS[name].default)
+    if not re.fullmatch("0*[1-9][0-9]{0,17}", text):
+        raise InputError(f"{variable} is {text[:80]!r}; give a whole number above 0")
+    return int(text)
 
 
 def check_limit(name: str, number: int, subject: str) -> int:
     """The number if the limit allows it; else InputError: ``<subject> <number>, the limit is …``."""
-    if number > limit(name):
-        allowed = f"the limit is {limit(name):,} {LIMITS[name][1]}"
+    most = limit(name)
+    if number > most:
+        allowed = f"the limit is {most:,} {LIMITS[name].unit}"
         raise InputError(f"{subject} {number:,}, {allowed}; raise it with {limit_variable(name)}={number}")
     return number
 
@@ -75,25 +87,27 @@ def valid(text: str) -> str:
 
 
 def loads(
-    text: str | bytes, where: str, *, unique: bool = False, pairs: _Hook | None = None, mend: bool = True
+    text: str | bytes,
+    where: str,
+    *,
+    unique: bool = False,
+    pairs: Callable[[Pairs], Any] | None = None,
+    mend: bool = True,
 ) -> Any:
-    """A JSON value, its texts valid (:func:`valid`). ``where`` is what an error calls its place. Raises
-    InputError for what is no JSON, nested more than 200 deep, whole numbers beyond 64 bits, more bytes than
-    the limit ``json_bytes``, and, with ``unique``, a key that stands twice in an object. ``pairs`` makes an
-    object of its keys and values. Without ``mend`` lone surrogates stay, for a caller who reports them.
-    """
-    from pydantic_core import from_json
+    """A JSON value, its texts valid (:func:`valid`). ``where`` is what an error calls its place.
 
+    Raises InputError for what is no JSON, nested more than 200 deep, whole numbers beyond 64 bits, more bytes
+    than the limit ``json_bytes``, and, with ``unique``, a key that stands twice in an object. ``pairs`` makes
+    an object of its keys and values. Without ``mend`` lone surrogates stay, for a caller who reports them.
+    """
     check_limit("json_bytes", len(text), f"{where}: it has")
     try:
-        given = text.decode() if isinstance(text, bytes) else text
-        mended = valid(given)
-        if _SUSPECT.search(given):
-            mended = _ESCAPE.sub(lambda found: "\\ufffd" if found[1] else found[0], mended)
+        source = text.decode() if isinstance(text, bytes) else text
+        mended = _without_surrogates(source)
         value = from_json(mended)
-        if unique or pairs or not mend or _LONG_NUMBER.search(given):
+        if unique or pairs or not mend or _LONG_NUMBER.search(source):
             hook = _once if unique else pairs
-            value = json.loads(mended if mend else given, parse_int=_whole, object_pairs_hook=hook)
+            value = json.loads(mended if mend else source, parse_int=_whole, object_pairs_hook=hook)
         return value
     except UnicodeDecodeError as error:
         raise InputError(f"{where}: not UTF-8 text ({error.reason}); save it as UTF-8") from error
@@ -102,12 +116,26 @@ def loads(
         raise InputError(f"{where}: not JSON that can be held ({one_line(reason, 300)})") from error
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_surrogates(text: str) -> str:
+    """JSON whose lone surrogates and NULs are U+FFFD, those that are written as escapes, too."""
+    mended = valid(text)
+    if _SUSPECT.search(text):
+        return _ESCAPE.sub(_mended_escape, mended)
+    return mended
+
+
+def _mended_escape(match: re.Match[str]) -> str:
+    return "\\ufffd" if match[1] else match[0]
+
+
+def _once(pairs: Pairs) -> dict[str, Any]:
     """An object none of whose keys stands twice."""
-    [(key, times)] = Counter(key for key, _ in pairs).most_common(1) or [("", 1)]
-    if times > 1:
-        raise ValueError(f"the key {one_line(key, 80)!r} stands twice in an object")
-    return dict(pairs)
+    record: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in record:
+            raise ValueError(f"the key {one_line(key, 80)!r} stands twice in an object")
+        record[key] = value
+    return record
 
 
 def _whole(digits: str) -> int:
@@ -133,7 +161,9 @@ def read_text(path: Path) -> str:
 
 def _kind(error: Exception) -> type[InputError | RunError]:
     """RunError where the machine is at fault (handles, memory, space, disk): that says nothing of a file."""
-    return RunError if isinstance(error, OSError) and error.errno in _MACHINE else InputError
+    if isinstance(error, OSError) and error.errno in _MACHINE:
+        return RunError
+    return InputError
 
 
 def read_json(path: Path) -> Any:
@@ -149,24 +179,26 @@ def read_object(path: Path) -> dict[str, Any]:
     return value
 
 
+class _PlainYaml(yaml.SafeLoader):
+    """Reads plain data, each key once, and no aliases: a short file of them unpacks without end."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        is_alias = self.check_event(yaml.AliasEvent)
+        node = super().compose_node(parent, index)
+        if is_alias and node:
+            raise ValueError(f"an alias of what stands in line {node.start_mark.line + 1}; write it out")
+        return node
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        _once([(str(key.value), None) for key, _ in node.value])
+        return super().construct_mapping(node, deep)
+
+
 def read_yaml(path: Path) -> Any:
     """The plain data of a YAML file; InputError as :func:`read_text`, for a key twice, and for aliases."""
-    import yaml
-
-    class Plain(yaml.SafeLoader):
-        def compose_node(self, parent: Any, index: Any) -> Any:
-            alias, node = self.check_event(yaml.AliasEvent), super().compose_node(parent, index)
-            if alias and node:
-                raise ValueError(f"an alias of what stands in line {node.start_mark.line + 1}; write it out")
-            return node
-
-        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            _once([(str(key.value), None) for key, _ in node.value])
-            return super().construct_mapping(node, deep)
-
     text = read_text(path)
     try:
-        return yaml.load(text, Plain)
+        return yaml.load(text, _PlainYaml)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"{path.name} is not YAML: {one_line(str(error), 400)}") from error
 
@@ -175,7 +207,10 @@ class _Unpacked(io.RawIOBase):
     """The bytes of a compressed file as far as the limit ``unpacked_ratio`` allows; InputError beyond it."""
 
     def __init__(self, stream: IO[bytes], path: Path) -> None:
-        self._stream, self._name, self._packed, self._read = stream, path.name, path.stat().st_size, 0
+        self._stream = stream
+        self._name = path.name
+        self._packed = path.stat().st_size
+        self._read = 0
 
     def readable(self) -> bool:
         return True
@@ -218,42 +253,59 @@ def lines(file: IO[str], name: str) -> Iterator[tuple[int, str]]:
 
 
 def reader(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Marks a function that reads something from outside, a ``what`` ("a catalogue"), and registers it. What
-    goes wrong is InputError or RunError, as :func:`faults` says; the first argument names the thing.
+    """Marks a function that reads something from outside, a ``what`` ("a catalogue"), and registers it.
+
+    What goes wrong is InputError or RunError, as :func:`faults` says; the first argument names the thing.
     """
 
     def mark(function: Callable[P, T]) -> Callable[P, T]:
-        def read(*given: P.args, **named: P.kwargs) -> Any:
-            with faults(what, *given):
-                return function(*given, **named)
+        @functools.wraps(function)
+        def read(*args: P.args, **options: P.kwargs) -> T:
+            with faults(what, *args):
+                return function(*args, **options)
 
-        def stream(*given: P.args, **named: P.kwargs) -> Any:
-            with faults(what, *given):
-                yield from cast(Callable[P, Iterator[Any]], function)(*given, **named)
+        @functools.wraps(function)
+        def stream(*args: P.args, **options: P.kwargs) -> Iterator[Any]:
+            with faults(what, *args):
+                yield from cast(Callable[P, Iterator[Any]], function)(*args, **options)
 
-        made = functools.wraps(function)(stream if inspect.isgeneratorfunction(function) else read)
-        READERS[f"{function.__module__}.{function.__qualname__}"] = made
-        return cast(Callable[P, T], made)
+        is_stream = inspect.isgeneratorfunction(function)
+        guarded = cast(Callable[P, T], stream if is_stream else read)
+        READERS[f"{function.__module__}.{function.__qualname__}"] = guarded
+        return guarded
 
     return mark
 
 
 @contextmanager
-def faults(what: str, *given: object) -> Iterator[None]:
+def faults(what: str, *things: object) -> Iterator[None]:
     """Within, what goes wrong with a thing from outside becomes one sentence: an InputError that names it.
-    The first path or text ``given`` is its name. InputError and RunError keep their text, brought to one
-    line. Other errors that runs raise (RuntimeError), failed assertions and missing packages pass.
+
+    The first path or text among ``things`` is its name. InputError and RunError keep their text, brought to
+    one line. Other errors that runs raise (RuntimeError), failed assertions and missing packages pass.
     """
     try:
         yield
     except (InputError, RunError) as error:
-        if one_line(str(error)) == str(error):
+        line = one_line(str(error))
+        if line == str(error):
             raise
-        raise type(error)(one_line(str(error))) from error
+        raise type(error)(line) from error
+    except RecursionError as error:
+        raise _cannot_be_read(what, things, error) from error
+    except (RuntimeError, AssertionError, ImportError):
+        raise
     except Exception as error:
-        passes = isinstance(error, RuntimeError | AssertionError | ImportError)
-        if passes and not isinstance(error, RecursionError):
-            raise
-        name = next((Path(one).name for one in given if isinstance(one, Path | str)), "")
-        reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {one_line(str(error), 300)}"
-        raise _kind(error)(f"{one_line(name, 100) or what} cannot be read as {what} ({reason})") from error
+        raise _cannot_be_read(what, things, error) from error
+
+
+def _cannot_be_read(what: str, things: tuple[object, ...], error: Exception) -> InputError | RunError:
+    name = what
+    for thing in things:
+        if isinstance(thing, Path | str):
+            name = one_line(Path(thing).name, 100) or what
+            break
+    reason = f"{type(error).__name__}: {one_line(str(error), 300)}"
+    if isinstance(error, OSError) and error.strerror:
+        reason = error.strerror
+    return _kind(error)(f"{name} cannot be read as {what} ({reason})")

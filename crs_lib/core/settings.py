@@ -19,9 +19,8 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
 
-import pandas as pd
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -35,10 +34,13 @@ from pydantic import (
 from crs_lib.core import clients, paths, rng
 from crs_lib.core.errors import InputError, did_you_mean, unknown
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 __all__ = ["Entry", "Field", "OneOf", "Registry", "RunName", "Seed", "Setting", "Settings", "fields_of"]
 
 T = TypeVar("T")
-_Facts = Callable[[], Mapping[str, Mapping[str, Any]]] | None
+Facts = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -50,57 +52,85 @@ class Entry(Generic[T]):
     summary: str
     facts: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def order(self) -> float:
+        """Where the member stands in a list: the fact ``place``; after all others without one."""
+        return float(self.facts.get("place", math.inf))
+
 
 class Registry(Generic[T]):
-    """Members by name. ``kind`` is the word that error texts use ("policy", "figure"). ``room`` names the
-    package whose files register the members: the first look for one that is not known yet, or at all, imports
-    every file, those named ``first`` before the others, so that a new one needs no entry in any list.
-    ``words`` gives further facts of members, by name, that stand in a file of texts. Members with the fact
-    ``place`` (a number) come first, in its order; then the others as they were registered.
+    """Members by name.
+
+    ``kind`` is the word that error texts use ("policy", "figure"). ``room`` names the package whose files
+    register the members: the first look for one that is not there yet, or at all, imports every file, those
+    named ``first`` before the others, so that a new one needs no entry in any list; then the clients' modules
+    for this kind. ``words`` gives further facts of members, by name, that stand in a file of texts. Members
+    with the fact ``place`` (a number) come first, in its order; then the others as they were registered.
     """
 
-    def __init__(self, kind: str, room: str = "", first: Sequence[str] = (), words: _Facts = None) -> None:
+    def __init__(
+        self,
+        kind: str,
+        room: str = "",
+        first: Sequence[str] = (),
+        words: Callable[[], Mapping[str, Facts]] | None = None,
+    ) -> None:
         self.kind = kind
-        self._room, self._first, self._words = room, first, words
-        self._complete = False  # whether the clients have registered theirs
+        self._room = room
+        self._first = first
+        self._words = words
+        self._clients_loaded = False
         self._entries: dict[str, Entry[T]] = {}
 
-    def _known(self) -> dict[str, Entry[T]]:
+    def _all(self) -> dict[str, Entry[T]]:
+        """Every member; the files that register them are imported once."""
         if self._room:
-            files = pkgutil.iter_modules(importlib.import_module(self._room).__path__)
-            for name in [*self._first, *(file.name for file in files)]:
-                importlib.import_module(f"{self._room}.{name}")
+            self._import_room(self._room)
             self._room = ""
-        if not self._complete:
-            self._complete = True
+        if not self._clients_loaded:
+            self._clients_loaded = True
             clients.load_members(self.kind)
-            for name, facts in self._words().items() if self._words else ():
-                if name in self._entries:
-                    self._entries[name].facts.update(facts)
+            self._add_words()
         return self._entries
+
+    def _import_room(self, room: str) -> None:
+        package = importlib.import_module(room)
+        files = [file.name for file in pkgutil.iter_modules(package.__path__)]
+        for name in [*self._first, *files]:
+            importlib.import_module(f"{room}.{name}")
+
+    def _add_words(self) -> None:
+        if self._words is None:
+            return
+        for name, facts in self._words().items():
+            if name in self._entries:
+                self._entries[name].facts.update(facts)
 
     def register(self, name: str, **facts: Any) -> Callable[[Callable[..., T]], Callable[..., T]]:
         """Decorator that registers a class or function; its docstring's first line is the summary."""
-        if ":" in name or name in self._entries:
-            wrong = "holds a colon, which separates arguments" if ":" in name else "is registered twice"
-            raise InputError(f"{self.kind} {name!r} {wrong}")
+        if ":" in name:
+            raise InputError(f"{self.kind} {name!r} holds a colon, which separates arguments")
+        if name in self._entries:
+            raise InputError(f"{self.kind} {name!r} is registered twice")
 
         def add(make: Callable[..., T]) -> Callable[..., T]:
-            summary = (inspect.getdoc(make) or "").split("\n", 1)[0]
+            summary = (inspect.getdoc(make) or "").partition("\n")[0]
             self._entries[name] = Entry(name, make, summary, facts)
             return make
 
         return add
 
     def __iter__(self) -> Iterator[Entry[T]]:
-        return iter(sorted(self._known().values(), key=lambda entry: entry.facts.get("place", math.inf)))
+        return iter(sorted(self._all().values(), key=lambda entry: entry.order))
 
     def __len__(self) -> int:
-        return len(self._known())
+        return len(self._all())
 
     def __contains__(self, spec: object) -> bool:
         name = str(spec).partition(":")[0]
-        return (name in self._entries and not self._words) or name in self._known()
+        if name in self._entries and self._words is None:
+            return True  # the others need not be imported
+        return name in self._all()
 
     def names(self) -> list[str]:
         """All names, in the order of the members."""
@@ -113,58 +143,74 @@ class Registry(Generic[T]):
         return self._entries[spec.partition(":")[0]]
 
     def create(self, spec: str, /, **options: Any) -> T:
-        """Make the member that a spec names; what follows the first colon is passed as ``argument``. Raises
-        InputError for an unknown name, a missing argument, and an argument where none is taken.
+        """Make the member that a spec names; what follows the first colon is passed as ``argument``.
+
+        Raises InputError for an unknown name, a missing argument, and an argument where none is taken.
         """
-        entry, argument = self.get(spec), self.argument(spec)
-        given = {"argument": argument} if entry.facts.get("argument") else {}
-        return entry.make(**options, **given)
+        entry = self.get(spec)
+        argument = self.argument(spec)
+        if entry.facts.get("argument"):
+            options["argument"] = argument
+        return entry.make(**options)
 
     def argument(self, spec: str) -> Any:
-        """What follows a spec's first colon (else the fact ``default``), read by the member's fact ``parse``;
+        """What follows a spec's first colon (else the fact ``default``), read by the member's fact ``parse``.
+
         None for nothing. Raises InputError as :meth:`create`, and for an argument that ``parse`` refuses.
         """
         facts = self.get(spec).facts
-        name, colon, written = spec.partition(":")
-        takes, example = facts.get("argument"), f"{name}:{facts.get('example', 'VALUE')}"
-        argument = written if colon else facts.get("default")
-        if colon and not takes:
-            raise InputError(f"{self.kind} {name!r} takes no argument, got {spec!r}")
-        if takes and not argument:
+        name, colon, text = spec.partition(":")
+        takes = facts.get("argument")
+        if not takes:
+            if colon:
+                raise InputError(f"{self.kind} {name!r} takes no argument, got {spec!r}")
+            return facts.get("default")
+        argument = text if colon else facts.get("default")
+        example = f"{name}:{facts.get('example', 'VALUE')}"
+        if not argument:
             raise InputError(f"{self.kind} {spec!r} needs {takes} after a colon, e.g. {example}")
+        if "parse" not in facts:
+            return argument
         try:
-            return facts["parse"](argument) if takes and "parse" in facts else argument
+            return facts["parse"](argument)
         except InputError as error:
             raise InputError(f"{name}:{argument}: {error}, e.g. {example}") from None
 
-    def describe(self) -> pd.DataFrame:
+    def describe(self) -> "pd.DataFrame":
         """One row a member: name, summary and the declared facts, but for ``place`` and ``parse``."""
-        rows = [{"name": e.name, "summary": e.summary, **e.facts} for e in self]
+        import pandas as pd  # takes longer than the rest of a command that lists nothing
+
+        rows = [{"name": entry.name, "summary": entry.summary, **entry.facts} for entry in self]
         return pd.DataFrame(rows).drop(columns=["place", "parse"], errors="ignore")
 
 
 @dataclass(frozen=True)
 class OneOf:
-    """Marks a text that names a member of a registry (a spec), or one of other known names. With ``optional``
-    the text may be empty; ``known`` may be a function, for names that are costly to list.
+    """Marks a text that names a member of a registry (a spec), or one of other names.
+
+    With ``optional`` the text may be empty; ``choices`` may be a function, for names that are costly to list.
     """
 
-    known: Registry[Any] | Iterable[str] | Callable[[], Iterable[str]]
+    choices: Registry[Any] | Iterable[str] | Callable[[], Iterable[str]]
     optional: bool = False
 
     def names(self) -> list[str]:
         """The names to choose from, in their order."""
-        if isinstance(self.known, Registry):
-            return self.known.names()
-        return list(self.known() if callable(self.known) else self.known)
+        if isinstance(self.choices, Registry):
+            return self.choices.names()
+        if callable(self.choices):
+            return list(self.choices())
+        return list(self.choices)
 
-    def check(self, given: str) -> str:
+    def check(self, name: str) -> str:
         """The text itself; InputError from a registry, ValueError for any other unknown name."""
-        if isinstance(self.known, Registry) and (given or not self.optional):
-            self.known.get(given)
-        elif given not in self.names() and not (self.optional and not given):
-            raise ValueError(given)
-        return given
+        if self.optional and not name:
+            return name
+        if isinstance(self.choices, Registry):
+            self.choices.get(name)
+        elif name not in self.names():
+            raise ValueError(name)
+        return name
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         return AfterValidator(self.check).__get_pydantic_core_schema__(source, handler)
@@ -182,47 +228,66 @@ class Settings(BaseModel):
     """
 
     model_config = ConfigDict(
-        frozen=True, strict=True, extra="forbid", validate_default=True, allow_inf_nan=False,
-        arbitrary_types_allowed=True, defer_build=True,
-    )  # fmt: skip
+        frozen=True,
+        strict=True,
+        extra="forbid",
+        validate_default=True,
+        allow_inf_nan=False,
+        arbitrary_types_allowed=True,
+        defer_build=True,
+    )
     _where: ClassVar[str] = ""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        lines = [f"    {name}: {field.description or ''}" for name, field in cls.model_fields.items()]
-        cls.__doc__ = "\n".join([inspect.cleandoc(cls.__doc__ or ""), "", "Fields:", *lines])
+        lines = [inspect.cleandoc(cls.__doc__ or ""), "", "Fields:"]
+        for name, info in cls.model_fields.items():
+            lines.append(f"    {name}: {info.description or ''}")
+        cls.__doc__ = "\n".join(lines)
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, **values: Any) -> None:
         try:
-            super().__init__(**given)
+            super().__init__(**values)
         except ValidationError as error:
-            raise _sentence(type(self), given, error) from None
+            raise _as_input_error(type(self), values, error) from None
         self.check()
 
     @field_validator("*", mode="wrap")
     @classmethod
-    def _kept(cls, value: Any, validate: Callable[[Any], Any], info: Any) -> Any:
+    def _as_held(cls, value: Any, validate: Callable[[Any], Any], info: Any) -> Any:
         """The checked value of a field: tuples for lists, whole numbers as given, settings from mappings."""
         kind = cls.model_fields[info.field_name].annotation
         if isinstance(value, Mapping) and isinstance(kind, type) and issubclass(kind, Settings):
             value = kind(**value)
-        several = typing.get_origin(kind) in (tuple, Sequence) and isinstance(value, list | tuple)
-        read = validate(tuple(value) if several else value)
-        if type(read) is float and type(value) is int:
+        if _is_list(kind) and isinstance(value, list | tuple):
+            return tuple(validate(tuple(value)))
+        checked = validate(value)
+        if type(checked) is float and type(value) is int:
             return value
-        return tuple(read) if several else read
+        return checked
 
     def check(self) -> None:
         """Whether the fields fit one another; InputError if not."""
 
     def changed(self, **values: Any) -> Self:
         """A copy with other values of some fields, checked as a new one."""
-        return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | values)
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        fields.update(values)
+        return type(self)(**fields)
 
     def values(self) -> dict[str, Any]:
         """The fields as plain data, in order; nested settings as dicts."""
-        own = ((name, getattr(self, name)) for name in type(self).model_fields)
-        return {name: value.values() if isinstance(value, Settings) else value for name, value in own}
+        plain = {}
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if isinstance(value, Settings):
+                value = value.values()
+            plain[name] = value
+        return plain
+
+
+def _is_list(kind: Any) -> bool:
+    return typing.get_origin(kind) in (tuple, Sequence)
 
 
 class Setting(NamedTuple):
@@ -238,56 +303,81 @@ class Setting(NamedTuple):
     @property
     def several(self) -> bool:
         """Whether the value is a list."""
-        return typing.get_origin(self.kind) in (tuple, Sequence)
+        return _is_list(self.kind)
 
     @property
     def kinds(self) -> tuple[Any, ...]:
         """The types that a value may have, without their own arguments: ``int | None`` has two."""
-        parts = typing.get_args(self.kind) if isinstance(self.kind, types.UnionType) else (self.kind,)
+        parts: tuple[Any, ...] = (self.kind,)
+        if isinstance(self.kind, types.UnionType):
+            parts = typing.get_args(self.kind)
         return tuple(typing.get_origin(part) or part for part in parts)
 
     @property
     def items(self) -> tuple[Any, ...]:
         """The type of a list's items and its marks; empty for other values."""
-        inner = typing.get_args(self.kind)[:1] if self.several else ()
-        return typing.get_args(inner[0]) if inner and typing.get_origin(inner[0]) is Annotated else inner
+        if not self.several:
+            return ()
+        inner = typing.get_args(self.kind)[:1]
+        if inner and typing.get_origin(inner[0]) is Annotated:
+            return typing.get_args(inner[0])
+        return inner
 
     @property
     def names(self) -> OneOf | None:
         """The names that the value (each item of a list) is one of; None where any may stand."""
         if typing.get_origin(self.kind) is Literal:
             return OneOf(typing.get_args(self.kind))
-        return next((mark for mark in (*self.marks, *self.items) if isinstance(mark, OneOf)), None)
+        for mark in (*self.marks, *self.items):
+            if isinstance(mark, OneOf):
+                return mark
+        return None
 
 
 def fields_of(settings: type[Settings]) -> tuple[Setting, ...]:
     """The fields of a settings class, in order."""
-    found = list[Setting]()
-    for name, row in settings.model_fields.items():
-        needed, help_, marks = row.is_required(), row.description or "", tuple(row.metadata)
-        default = None if needed else row.get_default(call_default_factory=True)
-        found.append(Setting(name, row.annotation, default, needed, help_, marks))
-    return tuple(found)
+    fields = []
+    for name, info in settings.model_fields.items():
+        required = info.is_required()
+        default = None
+        if not required:
+            default = info.get_default(call_default_factory=True)
+        help_line = info.description or ""
+        fields.append(Setting(name, info.annotation, default, required, help_line, tuple(info.metadata)))
+    return tuple(fields)
 
 
-def _sentence(settings: type[Settings], given: Mapping[str, Any], error: ValidationError) -> InputError:
+def _as_input_error(
+    settings: type[Settings], values: Mapping[str, Any], error: ValidationError
+) -> InputError:
     """Pydantic's error as ours: a name that is no field, or the first value that a field cannot hold."""
-    fields, where = {field.name: field for field in fields_of(settings)}, settings._where
-    for name in given.keys() - fields.keys():
-        return InputError(f"{where}{unknown('setting', name, fields)}")
+    fields = {field.name: field for field in fields_of(settings)}
+    where = settings._where
+    for name in values:
+        if name not in fields:
+            return InputError(f"{where}{unknown('setting', name, fields)}")
     first = error.errors()[0]
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, InputError):
         return InputError(f"{where}{cause}")
-    field, said = fields[str(first["loc"][0])], first["msg"].removeprefix("Value error, ")
-    told = said[0].lower() + said[1:]
+    field = fields[str(first["loc"][0])]
     if first["type"] == "missing":
         return InputError(f"{where}{field.name} is missing; give {field.help or 'it'}")
+    in_an_item = len(first["loc"]) > 1
+    expected = _expected(field, first["msg"], str(first["input"]), in_an_item)
+    value = values.get(field.name, field.default)
+    return InputError(f"{where}{field.name} is {value!r}; {expected}")
+
+
+def _expected(field: Setting, message: str, value: str, in_an_item: bool) -> str:
+    """What a field takes: a list, one of its names, or what pydantic's message says."""
     names = field.names.names() if field.names else []
-    if field.several and not (names and first["loc"][1:]):
-        belongs = f", e.g. {names[:2]}" if names else field.help and f": {field.help}"
-        told = f"give a list{belongs}"
-    elif names:
-        told = f"{'each must be' if field.several else 'give'} one of {', '.join(names)}"
-        told += did_you_mean(str(first["input"]), names)
-    return InputError(f"{where}{field.name} is {given.get(field.name, field.default)!r}; {told}")
+    if field.several and not (names and in_an_item):
+        if names:
+            return f"give a list, e.g. {names[:2]}"
+        return f"give a list: {field.help}" if field.help else "give a list"
+    if names:
+        verb = "each must be" if field.several else "give"
+        return f"{verb} one of {', '.join(names)}{did_you_mean(value, names)}"
+    message = message.removeprefix("Value error, ")
+    return message[0].lower() + message[1:]

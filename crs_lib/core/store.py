@@ -25,6 +25,7 @@ class DamageError(RunError):
 
 class Store:
     """One SQLite file (not on a network drive), safe for threads and processes; a fork opens its own.
+
     ``schema`` makes the table where it is missing, ``what`` names the file in errors ("ledger"). It is opened
     at its first use; a ``guarded`` one at once, checked for damage, and a write fails where the file was
     removed or replaced since. Raises RunError where the file cannot be used, DamageError where it is damaged.
@@ -32,8 +33,11 @@ class Store:
 
     def __init__(self, path: Path, schema: str, what: str, *, guarded: bool = False) -> None:
         self.path = Path(path)
-        self._schema, self._what, self._guarded = schema, what, guarded
-        self._pid, self._lock = os.getpid(), threading.RLock()
+        self._schema = schema
+        self._what = what
+        self._guarded = guarded
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
         self._db: sqlite3.Connection | None = None
         if guarded:
             self.do("SELECT 1")
@@ -75,7 +79,9 @@ class Store:
     def _using(self) -> Iterator[sqlite3.Connection]:
         """The connection, for this thread alone; a fork has its own, and its own lock."""
         if self._pid != os.getpid():
-            self._pid, self._lock, self._db = os.getpid(), threading.RLock(), None
+            self._pid = os.getpid()
+            self._lock = threading.RLock()
+            self._db = None
         with self._lock:
             if self._db is None:
                 self._db = self._open()
@@ -90,8 +96,8 @@ class Store:
             try:
                 db.execute("PRAGMA journal_mode=WAL")
                 db.execute("PRAGMA synchronous=NORMAL")
-                if self._guarded and (verdict := db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-                    raise sqlite3.DatabaseError(verdict)
+                if self._guarded:
+                    _check(db)
                 db.execute(self._schema)
             except sqlite3.DatabaseError:
                 db.close()
@@ -104,10 +110,19 @@ class Store:
         try:
             yield
         except (OSError, sqlite3.Error) as error:
-            sound = isinstance(error, OSError | sqlite3.OperationalError)
-            told = _UNOPENED if sound and remedy == _UNUSABLE else remedy
-            kind = RunError if sound else DamageError
-            raise kind(f"the {self._what} {paths.shown(self.path)} {told.format(error)}") from error
+            file = f"the {self._what} {paths.shown(self.path)}"
+            if not isinstance(error, OSError | sqlite3.OperationalError):
+                raise DamageError(f"{file} {remedy.format(error)}") from error
+            if remedy == _UNUSABLE:
+                remedy = _UNOPENED
+            raise RunError(f"{file} {remedy.format(error)}") from error
+
+
+def _check(db: sqlite3.Connection) -> None:
+    """DatabaseError for a damaged file."""
+    verdict = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if verdict != "ok":
+        raise sqlite3.DatabaseError(verdict)
 
 
 _UNUSABLE = "cannot be used ({}); nothing was changed. Move it away to start afresh or restore it from a copy"

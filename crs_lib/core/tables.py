@@ -27,10 +27,15 @@ class Contract(NamedTuple):
 
     def check(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The frame itself if it keeps the contract; else InputError that names what is missing."""
-        if missing := [column for column in self.columns if column not in frame.columns]:
+        missing = [column for column in self.columns if column not in frame.columns]
+        if missing:
             raise InputError(f"{self.name}: columns {missing} are missing; it has {list(frame.columns)[:20]}")
-        if self.key and (twice := frame.duplicated(list(self.key))).any():
-            row = frame.loc[twice, list(self.key)].iloc[0].to_dict()
+        if not self.key:
+            return frame
+        key = list(self.key)
+        repeated = frame.duplicated(key)
+        if repeated.any():
+            row = frame.loc[repeated, key].iloc[0].to_dict()
             raise InputError(f"{self.name}: two rows for {row}; each {self.key} must occur once")
         return frame
 
@@ -40,21 +45,22 @@ TURNS = Contract("turns.parquet", ("model", "session_id", "turn"), ("model", "se
 RESULTS = Contract("results.jsonl", ("model", "session_id"), ("model", "session_id"))
 MODEL_METRICS = Contract("model_metrics.csv", ("model", "metric", "mean"), ("model", "metric"))
 
+# The files that wait for their names within :func:`together`: written aside → the name.
 _WAITING: ContextVar[dict[Path, Path] | None] = ContextVar("files that wait for their names", default=None)
 
 
 @contextmanager
 def write_aside(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """A file that appears under its name only when it is whole: written aside, synced, renamed; within
-    :func:`together` at its end. On an error what stood under the name before is untouched.
+    """A file that appears under its name only when it is whole: written aside, synced, renamed.
+
+    Within :func:`together` it is renamed at its end. On an error what stood under the name is untouched.
     """
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
-    text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     waiting = _WAITING.get()
     try:
         with _could_write(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            with aside.open(mode, **text) as file:  # type: ignore[call-overload]
+            with _open_to_write(aside, mode) as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -63,13 +69,20 @@ def write_aside(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
             else:
                 waiting[aside] = path
     finally:
-        if aside not in (waiting or ()):
+        if waiting is None or aside not in waiting:
             _remove([aside])
+
+
+def _open_to_write(path: Path, mode: str) -> IO[Any]:
+    if "b" in mode:
+        return path.open(mode)
+    return path.open(mode, encoding="utf-8", newline="\n")
 
 
 def write_whole(path: Path, content: str | bytes) -> Path:
     """Write a text or bytes with :func:`write_aside`; returns the path."""
-    with write_aside(path, "wb" if isinstance(content, bytes) else "w") as file:
+    mode = "wb" if isinstance(content, bytes) else "w"
+    with write_aside(path, mode) as file:
         file.write(content)
     return path
 
@@ -108,11 +121,13 @@ def _remove(files: Iterable[Path]) -> None:
 
 def finite(value: Any) -> Any:
     """The value as JSON can hold it: NaN and infinities become None, numpy numbers plain ones."""
+    return to_jsonable_python(value, inf_nan_mode="null", fallback=_plain)
 
-    def plain(other: Any) -> Any:
-        return dict(other) if isinstance(other, Mapping) else other.item()
 
-    return to_jsonable_python(value, inf_nan_mode="null", fallback=plain)
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return value.item()
 
 
 def dumps(record: Mapping[str, Any]) -> str:
@@ -125,7 +140,8 @@ def write_jsonl(path: Path, records: Iterable[Mapping[str, Any] | str]) -> int:
     count = 0
     with write_aside(path) as file:
         for record in records:
-            file.write((record if isinstance(record, str) else dumps(record)) + "\n")
+            line = record if isinstance(record, str) else dumps(record)
+            file.write(line + "\n")
             count += 1
     return count
 
@@ -143,7 +159,8 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
 
 def write_json(path: Path, record: Mapping[str, Any]) -> None:
     """Write one JSON object, indented and sorted by key, atomically."""
-    write_whole(path, json.dumps(finite(record), ensure_ascii=False, indent=1, sort_keys=True) + "\n")
+    text = json.dumps(finite(record), ensure_ascii=False, indent=1, sort_keys=True)
+    write_whole(path, text + "\n")
 
 
 def write_csv(path: Path, frame: pd.DataFrame) -> None:
@@ -157,13 +174,14 @@ def write_parquet(path: Path, frames: pd.DataFrame | Iterable[pd.DataFrame]) -> 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    parts = iter([frames] if isinstance(frames, pd.DataFrame) else frames)
-    if (first := next(parts, None)) is None:
+    if isinstance(frames, pd.DataFrame):
+        frames = [frames]
+    parts = iter(frames)
+    first = next(parts, None)
+    if first is None:
         raise InputError(f"there is nothing to write into {path.name}; nothing changed")
-    schema, rows = pa.Table.from_pandas(first, preserve_index=False).schema, 0
-    for place, name in enumerate(schema.names):  # lists that are all empty here hold texts later
-        if schema.types[place] == pa.list_(pa.null()):
-            schema = schema.set(place, pa.field(name, pa.list_(pa.string())))
+    schema = _schema(pa.Table.from_pandas(first, preserve_index=False).schema)
+    rows = 0
     with write_aside(path, "wb") as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for frame in itertools.chain([first], parts):
             writer.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False))
@@ -171,34 +189,63 @@ def write_parquet(path: Path, frames: pd.DataFrame | Iterable[pd.DataFrame]) -> 
     return rows
 
 
+def _schema(schema: Any) -> Any:
+    """A schema of Arrow in which lists that are all empty in the first frame hold texts: later ones do."""
+    import pyarrow as pa
+
+    for number, name in enumerate(schema.names):
+        if schema.types[number] == pa.list_(pa.null()):
+            schema = schema.set(number, pa.field(name, pa.list_(pa.string())))
+    return schema
+
+
 @safety.reader("a table")
 def read_table(
     path: Path, contract: Contract, *, columns: Sequence[str] | None = None, repeated: Sequence[str] = ()
 ) -> pd.DataFrame:
     """Read a Parquet, CSV or JSON-lines table and check its contract, or that of ``columns`` if only these
-    are read. The values of ``repeated`` columns are kept once each (as categories), which takes less room.
-    Raises RunError naming the file that is missing, InputError for a column that is not there.
+    are read.
+
+    The values of ``repeated`` columns are kept once each (as categories), which takes less room. Raises
+    RunError naming the file that is missing, InputError for a column that is not there.
     """
     if not path.exists():
         raise RunError(f"no {path.name} in {path.parent.name!r}")
-    wanted = list(dict.fromkeys((*contract.key, *columns))) if columns else None
-    if path.suffix == ".csv":
-        frame = pd.read_csv(path, usecols=wanted)
-    elif path.suffix == ".parquet":
-        import pyarrow.parquet as pq
+    if not columns:
+        return contract.check(_read_columns(path, None, repeated))
+    needed = tuple(dict.fromkeys((*contract.key, *columns)))
+    frame = _read_columns(path, needed, repeated)
+    contract._replace(columns=needed).check(frame)
+    return frame[list(columns)]
 
-        known = wanted and [name for name in pq.read_schema(path).names if name in wanted]
-        table = pq.read_table(path, columns=known, read_dictionary=list(repeated))
-        frame = table.to_pandas(split_blocks=True, self_destruct=True)
-    else:
-        rows, same = Rows(), dict[Any, Any]()  # of texts that repeat one is kept
-        for row in read_jsonl(path):
-            part = row if wanted is None else {name: row.get(name) for name in wanted}
-            once = {name: same.setdefault(part[name], part[name]) for name in repeated if name in part}
-            rows.add(part | once)
-        frame = rows.frame(repeated)
-    contract._replace(columns=tuple(wanted or contract.columns)).check(frame)
-    return frame[list(columns)] if columns else frame
+
+def _read_columns(path: Path, columns: Sequence[str] | None, repeated: Sequence[str]) -> pd.DataFrame:
+    """These columns of a table (None: all), as far as it has them."""
+    if path.suffix == ".csv":
+        return pd.read_csv(path, usecols=columns)
+    if path.suffix == ".parquet":
+        return _read_parquet(path, columns, repeated)
+    rows = Rows()
+    texts: dict[Any, Any] = {}  # of texts that repeat one is kept
+    for record in read_jsonl(path):
+        row = record
+        if columns is not None:
+            row = {name: record.get(name) for name in columns}
+        for name in repeated:
+            if name in row:
+                row[name] = texts.setdefault(row[name], row[name])
+        rows.add(row)
+    return rows.frame(repeated)
+
+
+def _read_parquet(path: Path, columns: Sequence[str] | None, repeated: Sequence[str]) -> pd.DataFrame:
+    import pyarrow.parquet as pq
+
+    present = None
+    if columns is not None:
+        present = [name for name in pq.read_schema(path).names if name in columns]
+    table = pq.read_table(path, columns=present, read_dictionary=list(repeated))
+    return table.to_pandas(split_blocks=True, self_destruct=True)
 
 
 class Rows:
@@ -213,15 +260,20 @@ class Rows:
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Add a row."""
-        self._columns |= {name: [None] * self._count for name in row if name not in self._columns}
+        for name in row:
+            if name not in self._columns:
+                self._columns[name] = [None] * self._count
         for name, column in self._columns.items():
             column.append(row.get(name))
         self._count += 1
 
     def frame(self, repeated: Sequence[str] = ()) -> pd.DataFrame:
         """The rows as a frame; columns of ``repeated`` values as categories."""
-        found = self._columns.items()
-        return pd.DataFrame({n: pd.Categorical(c) if n in repeated else c for n, c in found})
+        columns: dict[str, Any] = dict(self._columns)
+        for name in repeated:
+            if name in columns:
+                columns[name] = pd.Categorical(columns[name])
+        return pd.DataFrame(columns)
 
 
 _SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
@@ -245,5 +297,7 @@ def sha256(path: Path) -> str:
 
 def of_files(files: Iterable[Path]) -> str:
     """One hex digest of several files: names and contents, in order."""
-    named = "".join(f"{path.name}\0{sha256(path)}\n" for path in files)
-    return hashlib.sha256(named.encode()).hexdigest()
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(f"{path.name}\0{sha256(path)}\n".encode())
+    return digest.hexdigest()

@@ -9,18 +9,22 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-_WORD = re.compile(r"[^\W_]")
+_LETTER = re.compile(r"[^\W_]")
+_RUN = re.compile(r"\S+")
+_ACCENTS = ("Mn", "Me")  # categories of marks that belong to the letter before
 # Letters that Unicode does not decompose, as keyboards without them write them.
 _PLAIN = str.maketrans("øłıđðħŧ", "oliddht") | str.maketrans({"æ": "ae", "œ": "oe", "þ": "th"})
-_RUN = re.compile(r"\S+")
 
 
 def _fold_character(character: str) -> str:
     """What one character contributes: its folded letters, a blank, or nothing (an accent)."""
-    folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", character).casefold())
-    accents = ("Mn", "Me")
-    parts = (part for part in folded.translate(_PLAIN) if unicodedata.category(part) not in accents)
-    return "".join(part if _WORD.match(part) else " " for part in parts if not unicodedata.combining(part))
+    small = unicodedata.normalize("NFKD", character).casefold()
+    folded = ""
+    for part in unicodedata.normalize("NFKD", small).translate(_PLAIN):
+        if unicodedata.category(part) in _ACCENTS or unicodedata.combining(part):
+            continue
+        folded += part if _LETTER.match(part) else " "
+    return folded
 
 
 class _FoldTable(dict[int, str]):
@@ -48,20 +52,26 @@ def words(text: str) -> list[str]:
 
 def spans(text: str) -> list[tuple[int, int]]:
     """The character range of every word of a text, half-open, in order."""
+    runs = [match.span() for match in _RUN.finditer(text.translate(_TABLE))]
     if text.isascii() or all(len(_TABLE[ord(character)]) == 1 for character in set(text)):
-        return [m.span() for m in _RUN.finditer(text.translate(_TABLE))]  # places stay the same
-    places = [place for place, character in enumerate(text) for _ in _TABLE[ord(character)]]
-    return [(places[m.start()], places[m.end() - 1] + 1) for m in _RUN.finditer(text.translate(_TABLE))]
+        return runs  # positions stay the same
+    origins = []  # of each folded character, the position of the one that it comes from
+    for position, character in enumerate(text):
+        origins += [position] * len(_TABLE[ord(character)])
+    return [(origins[start], origins[end - 1] + 1) for start, end in runs]
 
 
 def ngrams(tokens: Sequence[str], order: int) -> set[tuple[str, ...]]:
     """The distinct runs of ``order`` consecutive tokens; empty where the text is shorter."""
-    return set(zip(*(tokens[i:] for i in range(order)), strict=False))
+    shifted = [tokens[start:] for start in range(order)]
+    return set(zip(*shifted, strict=False))
 
 
 def shorten(text: str, limit: int) -> str:
     """The text cut to ``limit`` characters, with an ellipsis where something was cut."""
-    return text if len(text) <= limit else text[: max(0, limit - 1)] + "…"
+    if len(text) <= limit:
+        return text
+    return text[: max(0, limit - 1)] + "…"
 
 
 def listing(parts: Iterable[str], word: str = "and") -> str:
@@ -80,10 +90,14 @@ _STEERS = re.compile(
 
 def printable(text: str) -> str:
     """The text with control characters, bidirectional marks and lone surrogates as escapes."""
-    return _STEERS.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+    return _STEERS.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")
 
 
 def one_line(text: str, limit: int = 1_000) -> str:
     r"""``printable`` on one line of at most ``limit`` characters; a line break is shown as ``\n``."""
-    plain = printable(text[: limit + 1]).replace("\n", "\\n")
-    return plain if len(plain) <= limit else plain[: limit - 1] + "…"
+    line = printable(text[: limit + 1]).replace("\n", "\\n")
+    return shorten(line, limit)

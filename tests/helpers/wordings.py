@@ -47,7 +47,7 @@ def words_by_hand(text):
 def expansions(template, slot):
     """Every text that a template can give, with the same filling for every slot; None: each slot's name."""
     parts = [
-        [f"<{part}>" if slot is None else slot] if isinstance(part, prompts._Slot)
+        [f"<{part}>" if slot is None else slot] if isinstance(part, prompts.Slot)
         else [text for option in part for text in expansions(option, slot)] if isinstance(part, tuple)
         else [part]
         for part in template

@@ -167,7 +167,7 @@ def test_any_conversation_survives_json(texts, extra):
 def test_a_line_is_compiled_and_missing_sections_and_slots_are_errors():
     line = prompts.compile_line("{Hi|Hello}, I want $wish.")
     assert expansions(line, "X") == ["Hi, I want X.", "Hello, I want X."]
-    assert [type(part) for part in line] == [tuple, str, prompts._Slot, str]
+    assert [type(part) for part in line] == [tuple, str, prompts.Slot, str]
     with pytest.raises(InputError, match=r"user.wording has no templates under \[greeting\]"):
         prompts.phrase("user", "greeting", stream(1, "x"))
     with pytest.raises(InputError, match=r"user.wording, \[initial\]: a template needs \$wish"):
