@@ -44,7 +44,7 @@ def _catalog(
     if kind == "mcp":
         from crs_lib.systems import agent
 
-        agent.serve(films, retriever).run("stdio")
+        agent.FilmTools(films, retriever).run()
     elif kind == "export":
         if out is None:
             raise InputError("export needs --out FILE")

@@ -18,9 +18,14 @@ VERSION = 1
 _FIELDS = ("reply", "recommended", "state", "version")
 _LONGEST = 1_000_000  # bytes of an answer
 _KINDS = (
-    (bool, "true or false"), (str, "a text"), (int, "a number"), (float, "a number"),
-    (Mapping, "an object"), (list, "a list"), (type(None), "null"),
-)  # fmt: skip
+    (bool, "true or false"),
+    (str, "a text"),
+    (int, "a number"),
+    (float, "a number"),
+    (Mapping, "an object"),
+    (list, "a list"),
+    (type(None), "null"),
+)
 
 
 @dataclass(frozen=True)
@@ -39,11 +44,18 @@ def request(
     session: str, turn: int, want: int, catalog: str, conversation: Sequence[tuple[str, str]]
 ) -> dict[str, Any]:
     """The request of a turn; ``conversation`` are speakers and texts, the user's latest utterance last."""
-    roles = (("user" if speaker == USER else "assistant", text) for speaker, text in conversation)
+    messages = []
+    for speaker, text in conversation:
+        role = "user" if speaker == USER else "assistant"
+        messages.append({"role": role, "content": text})
     return {
-        "version": VERSION, "session": session, "turn": turn, "want": want, "catalog": catalog,
-        "conversation": [{"role": role, "content": text} for role, text in roles],
-    }  # fmt: skip
+        "version": VERSION,
+        "session": session,
+        "turn": turn,
+        "want": want,
+        "catalog": catalog,
+        "conversation": messages,
+    }
 
 
 def check_length(answer: Sized) -> None:
@@ -68,58 +80,76 @@ def read(answer: object) -> Answer:
     if not isinstance(answer, Mapping):
         raise _wrong("the answer", answer, 'an object like {"reply": "…"}')
     for name in answer:
-        hint = did_you_mean(str(name), _FIELDS) if name not in _FIELDS else ""
-        if hint and str(name)[:1].lower() == hint.partition("'")[2][:1]:
-            known = ", ".join(_FIELDS)
-            raise LLMError("wrong answer", f"{str(name)!r} is no field of an answer{hint} (known: {known})")
+        _check_name(str(name))
     if "reply" not in answer:
         names = ", ".join(repr(str(name)) for name in list(answer)[:10]) or "no field"
         raise LLMError("wrong answer", f"'reply' is missing, expected a text; the answer has {names}")
     if not isinstance(answer["reply"], str):
         raise _wrong("'reply'", answer["reply"], "a text")
     if answer.get("version", VERSION) != VERSION:
-        given = _quoted(answer["version"])
-        raise LLMError("wrong answer", f"'version' is {given}, expected {VERSION} or no such field")
+        version = _quoted(answer["version"])
+        raise LLMError("wrong answer", f"'version' is {version}, expected {VERSION} or no such field")
     reply = safety.valid(answer["reply"])
     return Answer(reply, _recommended(answer.get("recommended")), _state(answer.get("state")))
 
 
-def _recommended(given: object) -> tuple[str, ...] | None:
-    if given is None:
-        return None
-    if not isinstance(given, list | tuple):
-        raise _wrong("'recommended'", given, "a list of film ids or titles")
-    for place, one in enumerate(given):
-        if not isinstance(one, str):
-            raise _wrong(f"'recommended[{place}]'", one, "a film id or a title, as a text")
-    return tuple(safety.valid(one) for one in given)
+def _check_name(name: str) -> None:
+    """Raise LLMError for a field's name that looks like a slip of a known one."""
+    if name in _FIELDS:
+        return
+    hint = did_you_mean(name, _FIELDS)
+    meant = hint.partition("'")[2]
+    if hint and name[:1].lower() == meant[:1]:
+        fields = ", ".join(_FIELDS)
+        raise LLMError("wrong answer", f"{name!r} is no field of an answer{hint} (known: {fields})")
 
 
-def _state(given: object) -> Mapping[str, str | list[str]] | None:
-    if given is None:
+def _recommended(films: object) -> tuple[str, ...] | None:
+    if films is None:
         return None
-    if not isinstance(given, Mapping):
-        raise _wrong("'state'", given, 'an object like {"genre": "comedy"}')
-    state: dict[str, str | list[str]] = {}
-    for name, value in given.items():
-        several = value if isinstance(value, list | tuple) else [value]
+    if not isinstance(films, list | tuple):
+        raise _wrong("'recommended'", films, "a list of film ids or titles")
+    for index, film in enumerate(films):
+        if not isinstance(film, str):
+            raise _wrong(f"'recommended[{index}]'", film, "a film id or a title, as a text")
+    return tuple(safety.valid(film) for film in films)
+
+
+def _state(state: object) -> Mapping[str, str | list[str]] | None:
+    if state is None:
+        return None
+    if not isinstance(state, Mapping):
+        raise _wrong("'state'", state, 'an object like {"genre": "comedy"}')
+    checked: dict[str, str | list[str]] = {}
+    for name, value in state.items():
         if value is None or value == [] or value == "":
             continue
-        for one in several:
-            if isinstance(one, bool) or not isinstance(one, str | int):
-                raise _wrong(f"'state.{name}'", one, "a text, a whole number, null, or a list of these")
-        texts = [safety.valid(str(one)) for one in several]
-        state[safety.valid(str(name))] = texts if isinstance(value, list | tuple) else texts[0]
-    return state
+        several = isinstance(value, list | tuple)
+        texts = [_value(str(name), part) for part in (value if several else [value])]
+        checked[safety.valid(str(name))] = texts if several else texts[0]
+    return checked
+
+
+def _value(name: str, value: object) -> str:
+    """A single value of the state as a text."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise _wrong(f"'state.{name}'", value, "a text, a whole number, null, or a list of these")
+    return safety.valid(str(value))
 
 
 def _wrong(name: str, value: object, expected: str) -> LLMError:
-    kind = next((word for type_, word in _KINDS if isinstance(value, type_)), type(value).__name__)
-    shown = "" if value is None else f" ({_quoted(value)})"
-    return LLMError("wrong answer", f"{name} is {kind}{shown}, expected {expected}")
+    quoted = "" if value is None else f" ({_quoted(value)})"
+    return LLMError("wrong answer", f"{name} is {_kind(value)}{quoted}, expected {expected}")
+
+
+def _kind(value: object) -> str:
+    """What a value of JSON is, in words."""
+    for kind, word in _KINDS:
+        if isinstance(value, kind):
+            return word
+    return type(value).__name__
 
 
 def _quoted(value: object) -> str:
-    if not isinstance(value, str):
-        value = json.dumps(value, ensure_ascii=False, default=str)
-    return repr(shorten(" ".join(value.split()), 120))
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return repr(shorten(" ".join(text.split()), 120))

@@ -4,23 +4,23 @@ mode gives it. A spec is ``mode:backend:model``, such as ``closed:ollama:llama3:
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 from crs_lib.catalog import grounder as grounding
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS, YEAR_FIELD
-from crs_lib.catalog.grounder import Foreign
 from crs_lib.core import prompts, rng, safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 from crs_lib.llm.base import LLMError, Message, Reply, Request, room, tokens_at_most, tokens_of
 from crs_lib.llm.text import one_line
 from crs_lib.systems import base, search
-from crs_lib.systems.base import ORACLE, SYSTEMS, Draw, Items, SystemReply, Wishes, World
+from crs_lib.systems.base import ORACLE, SYSTEMS, Draw, Items, System, SystemReply, Wishes, World
 from crs_lib.systems.policies import Oracle
+from crs_lib.systems.replies import SaidReply, Understood
 from crs_lib.systems.settings import ModelSettings
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ REPLY_LIMIT, VALUE_LIMIT = 600, 80  # characters of a reply, and of a title or a
 TURN_LIMIT = 2_000  # characters of one utterance that the model reads
 COPIED = 8  # consecutive words of the instructions that make a reply a copied prompt
 AGAIN = 0.7  # least temperature at which it is asked again: at 0 a seed changes nothing
+_LINE_TOKENS = 8  # what stands around a film in a list
 _WORDS, _SLOT = re.compile(r"\w+"), re.compile(r"\$\{?\w+\}?")
+Schema = dict[str, Any]  # a JSON schema
 
 
 class Offer(NamedTuple):
@@ -39,7 +41,7 @@ class Offer(NamedTuple):
     not count.
     """
 
-    items: tuple[int, ...]
+    items: Items
     open: bool = False
     fields: tuple[str, ...] = tuple(FIELDS)
     ids: tuple[str, ...] = ()
@@ -49,78 +51,89 @@ class Offer(NamedTuple):
     @property
     def names(self) -> tuple[str, ...]:
         """The films as the model names them."""
-        return self.ids or tuple(str(place) for place in range(1, len(self.items) + 1))
+        return self.ids or tuple(str(number) for number in range(1, len(self.items) + 1))
 
     def lines(self, catalog: Catalog) -> str:
         """The films as a list, one a line, which begins with its title, or with its number."""
-        marks = [""] * len(self.items) if self.ids else [f"[{name}] " for name in self.names]
-        rows = zip(marks, self.items, strict=True)
-        return "\n".join(f"- {mark}{film_facts(catalog, item)}" for mark, item in rows) or "- none"
-
-
-class _ParsedReply(NamedTuple):
-    """A model's answer: text, films recommended, foreign titles, their stretches, films only named, state."""
-
-    text: str
-    items: tuple[int, ...]
-    foreign: tuple[str, ...]
-    cut: tuple[Foreign, ...]
-    mentioned: tuple[int, ...]
-    state: Mapping[str, str] | None
+        lines = []
+        for name, item in zip(self.names, self.items, strict=True):
+            mark = "" if self.ids else f"[{name}] "
+            lines.append(f"- {mark}{film_facts(catalog, item)}")
+        return "\n".join(lines) or "- none"
 
 
 @lru_cache(maxsize=8192)
 def film_facts(catalog: Catalog, item: int) -> str:
     """A film on one line: title, year, then every value by its field."""
     film = catalog.items[item]
-    known = [(n, row) for n, row in catalog.fields.items() if n != YEAR_FIELD and film.values[n]]
-    said = [f"{name} {', '.join(map(row.in_words, film.values[name]))}" for name, row in known]
-    return " ".join(f"{_titled(catalog, item)}: {'; '.join(said)}".split())
+    facts = []
+    for name, field in catalog.fields.items():
+        if name != YEAR_FIELD and film.values[name]:
+            values = ", ".join(map(field.in_words, film.values[name]))
+            facts.append(f"{name} {values}")
+    return " ".join(f"{titled(catalog, item)}: {'; '.join(facts)}".split())
 
 
-def _titled(catalog: Catalog, item: int) -> str:
+def titled(catalog: Catalog, item: int) -> str:
     """A film's title, with the year where it is known, on one line."""
     film = catalog.items[item]
-    return " ".join((f"{film.title} ({film.year})" if film.year else film.title).split())
+    title = f"{film.title} ({film.year})" if film.year else film.title
+    return " ".join(title.split())
 
 
-def object_schema(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
+def object_schema(properties: Mapping[str, Any], *required: str) -> Schema:
     """The JSON schema of an object with these properties and no others."""
-    needed = {"required": list(required)} if required else {}
-    return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
+    schema: Schema = {"type": "object", "properties": properties}
+    if required:
+        schema["required"] = list(required)
+    schema["additionalProperties"] = False
+    return schema
 
 
-def reply_schema(offer: Offer, llm: ModelSettings) -> dict[str, Any]:
+def reply_schema(offer: Offer, llm: ModelSettings) -> Schema:
     """The JSON schema of a reply: the stated constraints (optional), the films, the text."""
     short = {"type": "string", "maxLength": VALUE_LIMIT}
-    named: dict[str, Any] = short if offer.open else {"enum": list(offer.names)}
-    if not offer.open and not offer.items:
-        named = {"type": "string", "maxLength": 0}
-    properties = {"state": object_schema(dict.fromkeys(offer.fields, short))} if llm.state else {}
-    most = llm.most if offer.open or offer.items else 0
-    properties["recommended"] = {"type": "array", "items": named, "maxItems": most}
-    properties["reply"] = {"type": "string", "minLength": 1, "maxLength": llm.reply_limit or REPLY_LIMIT}
+    most = llm.most
+    name: Schema = {"enum": list(offer.names)}
+    if offer.open:
+        name = short
+    elif not offer.items:
+        name = {"type": "string", "maxLength": 0}
+        most = 0
+    properties: Schema = {}
+    if llm.state:
+        properties["state"] = object_schema(dict.fromkeys(offer.fields, short))
+    properties["recommended"] = {"type": "array", "items": name, "maxItems": most}
+    longest = llm.reply_limit or REPLY_LIMIT
+    properties["reply"] = {"type": "string", "minLength": 1, "maxLength": longest}
     return object_schema(properties, "recommended", "reply")
 
 
 def prompt_name(name: str, llm: ModelSettings) -> str:
     """The name of a prompt file: that of up to 0.2 where the settings ask for it and there is one."""
-    old = f"movies/described/{name}"
-    return old if llm.form == "described" and old in _told() else f"movies/{name}"
+    described = f"movies/described/{name}"
+    if llm.form == "described" and described in _prompt_names():
+        return described
+    return f"movies/{name}"
 
 
 def form(offer: Offer, llm: ModelSettings) -> str:
     """The last words of a prompt: the form of an answer, behind the reminder that settings may ask for."""
-    reminder = prompts.source("movies/crs_latest") + "\n\n" if llm.latest else ""
+    reminder = ""
+    if llm.latest:
+        reminder = prompts.source("movies/crs_latest") + "\n\n"
     if not llm.structured:
         return reminder + prompts.source("movies/crs_form_text")
-    fields, kind = ", ".join(offer.fields), "ids" if offer.numbered else "titles"
-    state = prompts.render(prompt_name("crs_form_state", llm), fields=fields) + " " if llm.state else ""
+    state = ""
+    if llm.state:
+        fields = ", ".join(offer.fields)
+        state = prompts.render(prompt_name("crs_form_state", llm), fields=fields) + " "
+    kind = "ids" if offer.numbered else "titles"
     return reminder + prompts.render(prompt_name(f"crs_form_{kind}", llm), state=state).rstrip()
 
 
 @cache
-def _told() -> tuple[str, ...]:
+def _prompt_names() -> tuple[str, ...]:
     """The names of the recommender's prompts, of both forms."""
     return tuple(name for name in prompts.names() if "/crs_" in name)
 
@@ -128,18 +141,24 @@ def _told() -> tuple[str, ...]:
 @cache
 def _instructions(texts: tuple[str, ...]) -> frozenset[tuple[str, ...]]:
     """Every run of ``COPIED`` words in these prompts; none goes across a slot."""
-    parts = (_WORDS.findall(part.lower()) for text in texts for part in _SLOT.split(text))
-    return frozenset(run for words in parts for run in _runs(words))
+    runs: set[tuple[str, ...]] = set()
+    for text in texts:
+        for part in _SLOT.split(text):
+            runs.update(_runs(part))
+    return frozenset(runs)
 
 
-def _runs(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    return (tuple(words[start : start + COPIED]) for start in range(len(words) - COPIED + 1))
+def _runs(text: str) -> Iterator[tuple[str, ...]]:
+    """Every run of ``COPIED`` consecutive words."""
+    words = _WORDS.findall(text.lower())
+    for start in range(len(words) - COPIED + 1):
+        yield tuple(words[start : start + COPIED])
 
 
 def copied_prompt(text: str) -> bool:
     """Whether a text repeats at least ``COPIED`` consecutive words of the recommender's instructions."""
-    told = _instructions(tuple(map(prompts.source, _told())))
-    return any(run in told for run in _runs(_WORDS.findall(text.lower())))
+    instructions = _instructions(tuple(map(prompts.source, _prompt_names())))
+    return any(run in instructions for run in _runs(text))
 
 
 class _BestOfList(Oracle):
@@ -151,10 +170,16 @@ class _BestOfList(Oracle):
     def best(self, constraints: Wishes, avoid: Wishes, draw: Draw, n: int) -> Items:
         """At most ``n`` films of the list, all of the largest gain in it, those not shown before first."""
         stale = self.recent if self.others else ()
-        films = [item for item in self.listed if item not in stale]
-        met = {item: base.n_met(self.world.catalog, item, constraints, avoid) for item in films}
+        met = {}
+        for item in self.listed:
+            if item not in stale:
+                met[item] = base.n_met(self.world.catalog, item, constraints, avoid)
         top = max(met.values(), default=0)
-        return tuple(sorted((i for i in met if met[i] == top > 0), key=self.seen.__contains__))[:n]
+        if top == 0:
+            return ()
+        films = [item for item in met if met[item] == top]
+        films.sort(key=lambda item: item in self.seen)
+        return tuple(films[:n])
 
 
 class ModelSystem:
@@ -169,45 +194,57 @@ class ModelSystem:
     ) -> None:
         if world.llms is None and argument != ORACLE:
             raise InputError(f"system {spec!r} needs language models; give the World a Pool as llms")
-        self.world, self.llm = world, world.llm
+        self.world = world
+        self.llm = world.llm
         self.llms = cast("Pool", world.llms)  # none for oracle
-        self.ceiling = _BestOfList(world, seed, session, spec, world.llm.most) if argument == ORACLE else None
+        self.ceiling: _BestOfList | None = None
+        if argument == ORACLE:
+            self.ceiling = _BestOfList(world, seed, session, spec, world.llm.most)
         self.sees_state = self.ceiling is not None
-        self.seed, self.session, self.spec, self.model = seed, session, spec, argument
+        self.seed = seed
+        self.session = session
+        self.spec = spec
+        self.model = argument
         self.shelf = tuple(shelf)
-        self.said: list[str] = []
-        self.turns: list[list[Message]] = []  # what was said, turn by turn
+        self.heard: list[str] = []  # the user's words
+        self.turns: list[list[Message]] = []  # what both said, turn by turn
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
         """Let the model answer; ``user_meta`` is for ``oracle`` in its place alone."""
-        self.said.append(text)
+        self.heard.append(text)
         offer = self.offer()
         if self.ceiling:
             self.ceiling.listed = offer.items
             return self.ceiling.reply(turn, text, user_meta)
-        parsed, extra = self.answer(turn, offer, text)
+        understood, log = self.answer(turn, offer, text)
         # films of earlier searches are not repeated: the latest list alone counts
-        self.turns.append([Message("user", shorten(text, TURN_LIMIT)), Message("assistant", parsed.text)])
-        return self.replied(parsed, offer, extra)
+        self.remember([Message("user", shorten(text, TURN_LIMIT))], understood.text)
+        return self.replied(understood, offer, log)
+
+    def remember(self, messages: Sequence[Message], text: str) -> None:
+        """Keep a turn: its messages, and the reply."""
+        self.turns.append([*messages, Message("assistant", text)])
 
     @classmethod
     def longest(cls, catalog: Catalog, llm: ModelSettings) -> int:
         """Tokens that the longest prompt may take before the context bounds it: no earlier turn in it."""
-        lengths = sorted((tokens_of(film_facts(catalog, i)) + 8 for i in range(len(catalog))), reverse=True)
-        task = prompts.source(prompt_name(cls.prompt, llm))
-        said = task + form(Offer((), open=True), llm) + "x" * TURN_LIMIT
-        most = cls.films_shown(llm)
-        return tokens_at_most([Message("user", said)]) + sum(lengths if most is None else lengths[:most])
+        task = prompts.source(prompt_name(cls.prompt, llm)) + form(Offer((), open=True), llm)
+        films = [tokens_of(film_facts(catalog, item)) + _LINE_TOKENS for item in range(len(catalog))]
+        films.sort(reverse=True)
+        return tokens_at_most([Message("user", task + "x" * TURN_LIMIT)]) + sum(films[: cls.films_shown(llm)])
 
     @classmethod
     def films_shown(cls, llm: ModelSettings) -> int | None:
         """The most films in a prompt; None for all of them."""
         return llm.listed or None
 
-    def offered(self, items: tuple[int, ...], *, open: bool = False) -> Offer:
+    def offered(self, items: Items, *, open: bool = False) -> Offer:
         """An offer of these films, named by title and year, which no other film shares, or by number."""
-        catalog, numbered = self.world.catalog, self.numbered or self.llm.form == "described"
-        titles = () if open or numbered else tuple(_titled(catalog, item) for item in items)
+        catalog = self.world.catalog
+        numbered = self.numbered or self.llm.form == "described"
+        titles: tuple[str, ...] = ()
+        if not open and not numbered:
+            titles = tuple(titled(catalog, item) for item in items)
         return Offer(items, open, tuple(catalog.fields), titles, self.llm.most, numbered and not open)
 
     def offer(self) -> Offer:
@@ -221,137 +258,181 @@ class ModelSystem:
     def system_message(self, offer: Offer) -> str:
         """The task, which comes first, and a session's films with it: an engine reads them once."""
         name = prompt_name(self.prompt, self.llm)
-        films = {"films": offer.lines(self.world.catalog)} if "films" in prompts.wanted(name) else {}
+        films = {}
+        if "films" in prompts.wanted(name):
+            films["films"] = offer.lines(self.world.catalog)
         return prompts.render(name, most=self.llm.most, form=form(offer, self.llm), **films)
 
-    def schema(self, offer: Offer) -> dict[str, Any] | None:
+    def schema(self, offer: Offer) -> Schema | None:
         """The JSON schema of the answer; None for plain text."""
         return reply_schema(offer, self.llm) if self.llm.structured else None
 
     def messages(
         self, offer: Offer, utterance: str, more: Sequence[Message] = ()
-    ) -> tuple[tuple[Message, ...], dict[str, Any]]:
-        """The messages of a turn with ``more`` behind them, and what the log says of those left out."""
-        asked = Message("user", self.user_message(shorten(utterance, TURN_LIMIT), offer))
-        messages, left_out = self.fitting(Message("system", self.system_message(offer)), [asked])
+    ) -> tuple[tuple[Message, ...], int]:
+        """The messages of a turn with ``more`` behind them, and how many utterances were left out."""
+        user = Message("user", self.user_message(shorten(utterance, TURN_LIMIT), offer))
+        messages, left_out = self.fitting(Message("system", self.system_message(offer)), [user])
         return (*messages, *more), left_out
 
-    def answer(self, turn: int, offer: Offer, utterance: str) -> tuple[_ParsedReply, dict[str, Any]]:
+    def answer(self, turn: int, offer: Offer, utterance: str) -> tuple[Understood, dict[str, Any]]:
         """The model's answer, and what the log says of it; titles enforced where the settings say so."""
-        messages, extra = self.messages(offer, utterance)
-        said = self.ask(turn, messages, self.schema(offer))
-        parsed = self.read(said, offer, utterance)
-        extra |= {"reply_cut": True} if said.stop == "length" else {}
-        if self.llm.enforce and parsed.foreign:
-            parsed, log = self._enforced(turn, offer, said, parsed, utterance)
-            extra |= log
-        return parsed, extra
+        messages, left_out = self.messages(offer, utterance)
+        reply = self.ask(turn, messages, self.schema(offer))
+        understood = self.read(reply, offer, utterance)
+        log = self.noted(reply, left_out)
+        if self.llm.enforce and understood.foreign:
+            understood, enforced = self._enforced(turn, offer, reply, understood, utterance)
+            log |= enforced
+        return understood, log
 
-    def read(self, said: Reply, offer: Offer, utterance: str) -> _ParsedReply:
+    def noted(self, reply: Reply, left_out: int) -> dict[str, Any]:
+        """What the log says of a call: utterances that did not fit, and a reply cut by its length."""
+        log: dict[str, Any] = {}
+        if left_out:
+            log["utterances_left_out"] = left_out
+        if reply.stop == "length":
+            log["reply_cut"] = True
+        return log
+
+    def read(self, reply: Reply, offer: Offer, utterance: str) -> Understood:
         """The answer in terms of the catalogue. Structured, the names on offer (open: the titles) are
         recommended; in plain text every title that the reply does not advise against, but for films not
         offered that the user's latest words name. Titles that the catalogue lacks are foreign.
         """
-        grounder, structured = self.world.grounder, self.llm.structured
-        record: Any = safety.loads(said.text, "the reply") if structured else {"reply": said.text}
+        structured = self.llm.structured
+        record: Any = safety.loads(reply.text, "the reply") if structured else {"reply": reply.text}
         text = str(record["reply"]).strip()
-        mentions = grounder.titles(text, prefer=offer.items)
-        cut = grounder.unknown_titles(text, mentions, utterance)
-        foreign = [one.title for one in cut]
+        heard = SaidReply(self.world.grounder, text, utterance, offer.items)
+        foreign = heard.unknown()
         if structured and offer.open:
-            items, others = grounding.films_named(grounder.catalog, record["recommended"])
-            foreign = list(dict.fromkeys([*others, *foreign]))
+            items, unknown = grounding.films_named(self.world.catalog, record["recommended"])
+            foreign = list(dict.fromkeys([*unknown, *foreign]))
         elif structured:
             by_name = dict(zip(offer.names, offer.items, strict=True))
-            items = tuple(dict.fromkeys(by_name[one] for one in record["recommended"]))
+            items = tuple(dict.fromkeys(by_name[name] for name in record["recommended"]))
         else:
-            about = {mention.item for mention in grounder.titles(utterance)} - set(offer.items)
-            items = tuple(item for item in grounder.recommended(text, mentions) if item not in about)
-        stated = record.get("state")
-        state = None if stated is None else {name: value for name, value in stated.items() if value}
-        items = items[: offer.most]
-        mentioned = tuple(dict.fromkeys(one.item for one in mentions if one.item not in items))
-        return _ParsedReply(text, items, tuple(foreign), tuple(cut), mentioned, state)
+            items = heard.recommended()
+        state = record.get("state")
+        if state is not None:
+            state = {name: value for name, value in state.items() if value}
+        return heard.understood(items, foreign, offer.most, state)
 
     def _enforced(
-        self, turn: int, offer: Offer, said: Reply, parsed: _ParsedReply, utterance: str
-    ) -> tuple[_ParsedReply, dict[str, Any]]:
+        self, turn: int, offer: Offer, reply: Reply, first: Understood, utterance: str
+    ) -> tuple[Understood, dict[str, Any]]:
         """A second answer, where the context has room; foreign titles and films no longer named are cut."""
-        log = {"enforced": "cut unasked", "first_hallucinated": list(parsed.foreign)}
-        named = ", ".join(one_line(shorten(title, 120)) for title in parsed.foreign[:10])
-        again = Message("user", prompts.render("movies/crs_again", foreign=named))
-        more = (Message("assistant", shorten(said.text, TURN_LIMIT)), again)
+        understood = first
+        how = "cut unasked"
+        titles = [one_line(shorten(title, 120)) for title in first.foreign[:10]]
+        again = Message("user", prompts.render("movies/crs_again", foreign=", ".join(titles)))
+        more = (Message("assistant", shorten(reply.text, TURN_LIMIT)), again)
         messages, _ = self.messages(offer, utterance, more)
         if tokens_at_most(messages) <= room(self.llm.options):
-            parsed = self.read(self.ask(turn, messages, self.schema(offer), step=1), offer, utterance)
-            log["enforced"] = "cut" if parsed.foreign else "asked again"
-        if parsed.foreign:
-            text = grounding.cut(parsed.text, parsed.cut)
-            left = {mention.item for mention in self.world.grounder.titles(text, prefer=offer.items)}
-            parsed = parsed._replace(text=text, items=tuple(item for item in parsed.items if item in left))
-        return parsed, log
+            second = self.ask(turn, messages, self.schema(offer), step=1)
+            understood = self.read(second, offer, utterance)
+            how = "cut" if understood.foreign else "asked again"
+        if understood.foreign:
+            text = grounding.cut(understood.text, understood.unknown)
+            mentions = self.world.grounder.titles(text, prefer=offer.items)
+            named = {mention.item for mention in mentions}
+            items = tuple(item for item in understood.items if item in named)
+            understood = replace(understood, text=text, items=items)
+        return understood, {"enforced": how, "first_hallucinated": list(first.foreign)}
 
     def fitting(
         self, first: Message, last: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()
-    ) -> tuple[tuple[Message, ...], dict[str, Any]]:
-        """The messages of a call: the task, the latest turns that fit beside tools, this turn's messages."""
+    ) -> tuple[tuple[Message, ...], int]:
+        """The messages of a call: the task, the latest turns that fit beside tools, this turn's messages; and
+        how many earlier utterances did not fit.
+        """
         free = room(self.llm.options) - tokens_at_most([first, *last], tools)
-        kept: list[Message] = []
-        shown = 0
+        shown: list[list[Message]] = []
         for turn in reversed(self.turns):
             free -= tokens_at_most(turn)
             if free < 0:
                 break
-            kept, shown = [*turn, *kept], shown + 1
-        left_out = 2 * (len(self.turns) - shown)
-        return (first, *kept, *last), ({"utterances_left_out": left_out} if left_out else {})
+            shown.insert(0, turn)
+        messages = [first]
+        for turn in shown:
+            messages += turn
+        return (*messages, *last), 2 * (len(self.turns) - len(shown))
 
     def ask(
-        self, turn: int, messages: Sequence[Message], schema: Mapping[str, Any] | None, step: int = 0,
+        self,
+        turn: int,
+        messages: Sequence[Message],
+        schema: Mapping[str, Any] | None,
+        step: int = 0,
         tools: Sequence[Mapping[str, Any]] = (),
-    ) -> Reply:  # fmt: skip
+    ) -> Reply:
         """One call; ``step`` counts those of a turn. A copied reply is asked for once more."""
-        counted = {"step": step} if self.counts_calls else {}
-        place = ("crs", turn, step) if step and counted else ("crs", turn)
+        tags: dict[str, str | int] = {"session": self.session, "system": self.spec, "turn": turn}
+        address: list[str | int] = ["movies", self.session, "crs", turn]
+        if self.counts_calls:
+            tags["step"] = step
+            if step:
+                address.append(step)
         request = Request(
-            tuple(messages), "crs", options=self.llm.options, schema=schema, tools=tuple(tools),
-            seed=rng.address_seed(self.seed, "movies", self.session, *place),
-            tags={"session": self.session, "system": self.spec, "turn": turn, **counted},
-        )  # fmt: skip
-        said = self.llms.complete(self.model, request)
-        if self.llm.form == "described" or not copied_prompt(said.text):
-            return said
+            tuple(messages),
+            "crs",
+            seed=rng.address_seed(self.seed, *address),
+            options=self.llm.options,
+            schema=schema,
+            tools=tuple(tools),
+            tags=tags,
+        )
+        reply = self.llms.complete(self.model, request)
+        if self.llm.form == "described" or not copied_prompt(reply.text):
+            return reply
+        return self._asked_again(request) or reply
+
+    def _asked_again(self, request: Request) -> Reply | None:
+        """Another reply to a request; None where there is no better one, or none that was recorded."""
         seed = rng.address_seed(request.seed or 0, "copied prompt")
         options = {**request.options, "temperature": max(AGAIN, self.llm.temperature)}
         try:
             return self.llms.complete(self.model, replace(request, seed=seed, options=options))
-        except LLMError as error:  # no better words, or none kept: the first ones stay, and are counted
-            if not (error.unusable or error.kind == "not recorded"):
-                raise
-            return said
+        except LLMError as error:
+            if error.unusable or error.kind == "not recorded":
+                return None
+            raise
 
-    def replied(self, parsed: _ParsedReply, offer: Offer, extra: Mapping[str, Any]) -> SystemReply:
+    def replied(self, understood: Understood, offer: Offer, log: Mapping[str, Any]) -> SystemReply:
         """The reply, with what the log says of it."""
-        log: dict[str, Any] = {} if offer.open else {"offered_ids": self.ids(offer.items)}
-        if parsed.mentioned:
-            log["mentioned_ids"] = self.ids(parsed.mentioned)
-        if copied_prompt(parsed.text):
-            log["copied_prompt"] = True
-        if parsed.state is not None:
-            log["state"] = dict(parsed.state)
-        held = self.world.catalog.known_values(parsed.state or {})
-        return SystemReply(parsed.text, parsed.items, held, parsed.foreign, log | dict(extra))
+        extra: dict[str, Any] = {}
+        if not offer.open:
+            extra["offered_ids"] = self.ids(offer.items)
+        if understood.mentioned:
+            extra["mentioned_ids"] = self.ids(understood.mentioned)
+        if copied_prompt(understood.text):
+            extra["copied_prompt"] = True
+        if understood.state is not None:
+            extra["state"] = dict(understood.state)
+        return SystemReply(
+            understood.text,
+            understood.items,
+            self.world.catalog.known_values(understood.state or {}),
+            understood.foreign,
+            extra | dict(log),
+        )
 
     def ids(self, items: Sequence[int]) -> list[str]:
         """The ids of films."""
         return [self.world.catalog.items[item].item_id for item in items]
 
 
-# Registers a mode of every backend under its name.
-register = partial(
-    SYSTEMS.register, argument="a backend and its model", example="ollama:llama3:instruct",
-    llm=True, mode=True, parse=base.check_model,
-)  # fmt: skip
+def register(name: str, **facts: Any) -> Callable[[Callable[..., System]], Callable[..., System]]:
+    """Decorator that registers a mode of every backend under its name."""
+    facts = {
+        "argument": "a backend and its model",
+        "example": "ollama:llama3:instruct",
+        "llm": True,
+        "mode": True,
+        "parse": base.check_model,
+        **facts,
+    }
+    return SYSTEMS.register(name, **facts)
 
 
 @register("closed", shelf=True, parse=base.check_reader)
@@ -375,10 +456,11 @@ class _Rag(ModelSystem):
 
     def offer(self) -> Offer:
         """The best films of the search in random order: its own would tell which film the search chose."""
-        how = search.search_kind(self.llm.retriever)
-        hits = search.index(self.world.catalog).found(*how, self.said, self.llm.listed)
-        draw = rng.stream(self.seed, "movies", self.session, "system", "listed", len(self.said))
-        return self.offered(tuple(int(hits[place].id) for place in draw.permutation(len(hits)).tolist()))
+        kind = search.search_kind(self.llm.retriever)
+        hits = search.index(self.world.catalog).found(*kind, self.heard, self.llm.listed)
+        draw = rng.stream(self.seed, "movies", self.session, "system", "listed", len(self.heard))
+        order = draw.permutation(len(hits)).tolist()
+        return self.offered(tuple(int(hits[index].id) for index in order))
 
     def user_message(self, text: str, offer: Offer) -> str:
         """The films found, then the user's words."""

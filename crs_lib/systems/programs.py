@@ -6,11 +6,11 @@ the titles in its reply; titles that the catalogue lacks are counted.
 import json
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from functools import cache, partial
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from crs_lib.catalog.grounder import films_named, without_year
 from crs_lib.core.dialogue import SYSTEM, USER
@@ -21,60 +21,97 @@ from crs_lib.llm.base import LLMError, Message, Reply, Request
 from crs_lib.llm.client import LOG, Retry, persist
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.systems import contract
-from crs_lib.systems.base import SYSTEMS, SystemReply, World
-from crs_lib.systems.channels import CHANNELS, Channel
+from crs_lib.systems.base import SYSTEMS, Items, SystemReply, World
+from crs_lib.systems.channels import Channel
 from crs_lib.systems.contract import Answer
+from crs_lib.systems.replies import SaidReply
+from crs_lib.systems.servers import CHANNELS
 
 
-def _channel(spec: str) -> tuple[type[Channel], str]:
-    """The way to a program, and the rest of its spec."""
-    name, _, argument = spec.partition(":")
-    return CHANNELS[name], argument
+class Program(NamedTuple):
+    """A program: the way to it, and what its spec says behind the colon."""
+
+    channel: type[Channel]
+    argument: str
+
+    @classmethod
+    def parse(cls, spec: str) -> "Program":
+        """The program that a spec names."""
+        name, _, argument = spec.partition(":")
+        return cls(CHANNELS[name], argument)
+
+    def identity(self) -> str:
+        """The version: an address, or a digest of its files; InputError if it cannot be read."""
+        try:
+            return self.channel.identity(self.argument)
+        except LLMError as error:
+            raise InputError(str(error)) from error
 
 
 def identity(spec: str) -> str:
-    """The version of a program: an address, or a digest of its files; InputError if it cannot be read."""
-    channel, argument = _channel(spec)
-    try:
-        return channel.identity(argument)
-    except LLMError as error:
-        raise InputError(str(error)) from error
+    """The version of a program, as :meth:`Program.identity`."""
+    return Program.parse(spec).identity()
 
 
 def missing(specs: Sequence[str]) -> list[str]:
     """The reasons why programs cannot be reached or started, one for each such program; often none."""
-    found = []
-    for channel, argument in map(_channel, specs):
+    reasons = []
+    for spec in specs:
+        program = Program.parse(spec)
         try:
-            channel.check_ready(argument)
+            program.channel.check_ready(program.argument)
         except LLMError as error:
-            found.append(f"crs: {error}")
-    return found
+            reasons.append(f"crs: {error}")
+    return reasons
 
 
 def width(spec: str, llm: LLMSettings, workers: int) -> int:
     """How many sessions at once: as many as a server gets calls, or one for each of ``workers``."""
-    return llm.at_once if _channel(spec)[0].shared else workers
+    return llm.at_once if Program.parse(spec).channel.shared else workers
+
+
+class _Line(NamedTuple):
+    """Who may use a channel: the sessions of one program, and of one lane where it is not shared."""
+
+    spec: str
+    lane: int
 
 
 class Programs(AbstractContextManager["Programs", None]):
-    """The programs that a process talks to, shared by threads; the call log lies in ``folder``. A channel
-    that is not shared (a process, an object) serves one request at a time: each thread takes an idle one, or
-    starts one. Each lane of conversations has channels of its own, so that nothing remembered in one reaches
-    another. With ``folder`` None nothing is logged. ``catalog`` is what ``python:`` classes get, ``name`` its
-    name in requests.
+    """The programs that a process talks to, shared by threads. A channel that is not shared (a process, an
+    object) serves one request at a time: each thread takes an idle one, or starts one. Each lane of
+    conversations has channels of its own, so that nothing remembered in one reaches another.
+
+    Parameters
+    ----------
+    folder
+        Where the call log lies; None for none.
+    llm
+        Settings, of which programs know the time-out.
+    catalog
+        What ``python:`` classes get.
+    name
+        The catalogue's name in requests.
+    retry
+        How often a call is tried again.
     """
 
     def __init__(
-        self, folder: Path | None, llm: LLMSettings | None = None, catalog: Any = None, name: str = "sample",
+        self,
+        folder: Path | None,
+        llm: LLMSettings | None = None,
+        catalog: Any = None,
+        name: str = "sample",
         retry: Retry | None = None,
-    ) -> None:  # fmt: skip
-        self.catalog, self.name = catalog, name
-        self._timeout, self._retry = (llm or LLMSettings()).timeout, retry or Retry()
+    ) -> None:
+        self.catalog = catalog
+        self.name = name
         self.recorder = calls.Recorder(folder / LOG) if folder else None
-        self._idle: dict[tuple[str, int], list[Channel]] = {}  # by spec and lane
+        self._timeout = (llm or LLMSettings()).timeout
+        self._retry = retry or Retry()
+        self._idle: dict[_Line, list[Channel]] = {}
         self._busy: list[Channel] = []
-        self._version = cache(lambda spec: identity(spec) if self.recorder else "")
+        self._versions: dict[str, str] = {}
         self._lock = threading.Lock()
         self._halted = threading.Event()
 
@@ -82,69 +119,95 @@ class Programs(AbstractContextManager["Programs", None]):
         self.close()
 
     def ask(
-        self, spec: str, request: Mapping[str, Any], tags: Mapping[str, str | int] | None = None,
+        self,
+        spec: str,
+        request: Mapping[str, Any],
+        tags: Mapping[str, str | int] | None = None,
         lane: int = 0,
-    ) -> Answer:  # fmt: skip
+    ) -> Answer:
         """The checked answer of a program; every outcome is a row of the call log. Raises LLMError with the
         reason, after further attempts for a failed connection or a status 5xx; RunError after :meth:`halt`.
         """
-        talk = tuple(Message(one["role"], one["content"]) for one in request["conversation"])
-        asked = Request(talk, "crs", tags=tags or {})
+        talk = tuple(Message(turn["role"], turn["content"]) for turn in request["conversation"])
+        call = Request(talk, "crs", tags=tags or {})
+        version = self._version(spec) if self.recorder else ""
+        started = time.perf_counter()
         outcome: Reply | LLMError | None = None
-        version, started = self._version(spec), time.perf_counter()
         try:
             attempt = partial(self._attempt, spec, request, lane)
-            (given, answer), tried = persist(self._retry, asked, lambda _: attempt(), self._halted)
-            text = json.dumps(given, ensure_ascii=False, default=str) if self.recorder else ""
-            how: Any = {"attempts": len(tried) + 1, "tried": tried, "digest": version}
-            outcome = Reply(text, seconds=time.perf_counter() - started, **how)
+            (raw, answer), tried = persist(self._retry, call, lambda _: attempt(), self._halted)
+            text = json.dumps(raw, ensure_ascii=False, default=str) if self.recorder else ""
+            seconds = time.perf_counter() - started
+            outcome = Reply(text, seconds=seconds, digest=version, attempts=len(tried) + 1, tried=tried)
             return answer
         except LLMError as error:
             outcome = error
             raise
         finally:
             if self.recorder is not None and outcome is not None:
-                row = calls.row(spec, asked, outcome, time.perf_counter() - started, version)
-                self.recorder.add(row, asked.tags)
+                seconds = time.perf_counter() - started
+                self.recorder.add(calls.row(spec, call, outcome, seconds, version), call.tags)
+
+    def _version(self, spec: str) -> str:
+        """The version of a program, read once."""
+        if spec not in self._versions:
+            self._versions[spec] = identity(spec)
+        return self._versions[spec]
 
     def _attempt(self, spec: str, request: Mapping[str, Any], lane: int) -> tuple[object, Answer]:
-        """One request over a channel; one that is not shared is closed by a failure."""
+        """One request over a channel: the value that came back, and the answer in it."""
         if self._halted.is_set():
             raise RunError("the run was stopped before this call; started again, it continues")
-        shared = _channel(spec)[0].shared
-        place = (spec, 0 if shared else lane)
-        channel = self._taken(place, keep=shared)
-        answered = shared
+        with self._channel(spec, lane) as channel:
+            raw = channel.ask(request)
+            return raw, contract.read(raw)
+
+    @contextmanager
+    def _channel(self, spec: str, lane: int) -> Iterator[Channel]:
+        """A channel to a program, for this request alone unless it is shared; a failure closes it then."""
+        program = Program.parse(spec)
+        if program.channel.shared:
+            yield self._shared(_Line(spec, 0), program)
+            return
+        line = _Line(spec, lane)
+        channel = self._taken(line, program)
+        answered = False
         try:
-            given = channel.ask(request)
-            answer = contract.read(given)
+            yield channel
             answered = True
-            return given, answer
         finally:
-            if not shared:
-                with self._lock:
-                    self._busy.remove(channel)
-                    if answered:
-                        self._idle.setdefault(place, []).append(channel)
+            with self._lock:
+                self._busy.remove(channel)
+                if answered:
+                    self._idle.setdefault(line, []).append(channel)
             if not answered:
                 channel.close()
 
-    def _taken(self, place: tuple[str, int], *, keep: bool) -> Channel:
-        """A channel to a program, shared, idle or new; idle ones that ended or wrote unasked are closed."""
-        kind, argument = _channel(place[0])
+    def _shared(self, line: _Line, program: Program) -> Channel:
+        """The channel that all threads use."""
         with self._lock:
-            idle = self._idle.setdefault(place, [])
-            while idle and not idle[-1].usable():
-                idle.pop().close()
-            if keep and not idle:
-                idle.append(kind(argument, self._timeout, self.catalog))
-            if keep:
-                return idle[-1]
-            channel = idle.pop() if idle else None
-        channel = channel or kind(argument, self._timeout, self.catalog)
+            channels = self._idle.setdefault(line, [])
+            if not channels:
+                channels.append(self._opened(program))
+            return channels[0]
+
+    def _taken(self, line: _Line, program: Program) -> Channel:
+        """An idle channel, or a new one; idle ones that ended or wrote unasked are closed."""
+        channel = None
+        with self._lock:
+            idle = self._idle.setdefault(line, [])
+            while idle and channel is None:
+                channel = idle.pop()
+                if not channel.usable():
+                    channel.close()
+                    channel = None
+        channel = channel or self._opened(program)
         with self._lock:
             self._busy.append(channel)
         return channel
+
+    def _opened(self, program: Program) -> Channel:
+        return program.channel(program.argument, self._timeout, self.catalog)
 
     def halt(self) -> None:
         """Refuse all further calls and end the programs under way, so that threads come to an end."""
@@ -155,16 +218,18 @@ class Programs(AbstractContextManager["Programs", None]):
 
     def close(self, spec: str = "") -> None:
         """End the idle programs of a spec, or all of them and the log; the next request starts new ones."""
+        channels = []
         with self._lock:
-            places = [place for place in self._idle if spec in ("", place[0])]
-            idle = [channel for place in places for channel in self._idle.pop(place)]
-        for channel in idle:
+            for line in list(self._idle):
+                if spec in ("", line.spec):
+                    channels += self._idle.pop(line)
+        for channel in channels:
             channel.close()
         if not spec and self.recorder is not None:
             self.recorder.close()
 
 
-class _Program:
+class ProgramSystem:
     """One conversation of a program, sent whole at every turn; LLMError where no usable answer comes."""
 
     sees_state = False
@@ -172,15 +237,19 @@ class _Program:
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: Any = None) -> None:
         if world.programs is None:
             raise InputError(f"system {spec!r} is a program; give the World a Programs as programs")
-        self.world, self.spec, self.session = world, spec, session
-        self.programs, self.want = world.programs, world.llm.most
+        self.world = world
+        self.spec = spec
+        self.session = session
+        self.programs = world.programs
+        self.want = world.llm.most
         self.conversation: list[tuple[str, str]] = []
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
         """Ask the program for the reply; ``user_meta`` is not looked at."""
         self.conversation.append((USER, text))
-        name, place = self.world.conversation or f"{self.session:05d}", (len(self.conversation) + 1) // 2
-        request = contract.request(name, place, self.want, self.programs.name, self.conversation)
+        name = self.world.conversation or f"{self.session:05d}"
+        number = (len(self.conversation) + 1) // 2  # of the turn in this conversation
+        request = contract.request(name, number, self.want, self.programs.name, self.conversation)
         tags: dict[str, str | int] = {"session": self.session, "system": self.spec, "turn": turn}
         answer = self.programs.ask(self.spec, request, tags, self.world.lane)
         self.conversation.append((SYSTEM, answer.reply))
@@ -188,33 +257,59 @@ class _Program:
 
     def _understood(self, answer: Answer, utterance: str) -> SystemReply:
         """The answer in terms of the catalogue; at most as many films as were wanted count."""
-        grounder, catalog = self.world.grounder, self.world.catalog
-        mentions = grounder.titles(answer.reply)
-        named = tuple(dict.fromkeys(mention.item for mention in mentions))
-        foreign: list[str] = []
+        catalog = self.world.catalog
+        heard = SaidReply(self.world.grounder, answer.reply, utterance)
+        named: list[str] = []
         if answer.recommended is None:
-            about = {mention.item for mention in grounder.titles(utterance)}
-            found = tuple(item for item in grounder.recommended(answer.reply, mentions) if item not in about)
+            items: Items = heard.recommended()
         else:
-            found, foreign = films_named(catalog, answer.recommended)
-        told = tuple(fold(without_year(title)) for title in foreign)
-        unknown = grounder.unknown_titles(answer.reply, mentions, utterance)
-        foreign += [one.title for one in unknown if not fold(one.title).endswith(told)]
-        items = found[: self.want]
+            items, named = films_named(catalog, answer.recommended)
+        understood = heard.understood(items, _once(named, heard.unknown()), self.want, answer.state)
         extra: dict[str, Any] = {}
-        if beyond := len(found) - len(items):
-            extra["films_beyond"] = beyond
-        if mentioned := [catalog.items[item].item_id for item in named if item not in items]:
-            extra["mentioned_ids"] = mentioned
+        if understood.beyond:
+            extra["films_beyond"] = understood.beyond
+        if understood.mentioned:
+            extra["mentioned_ids"] = [catalog.items[item].item_id for item in understood.mentioned]
         if answer.state is not None:
             extra["state"] = dict(answer.state)
-        once = {fold(without_year(title)): title for title in reversed(foreign)}
-        hallucinated = tuple(title for title in dict.fromkeys(foreign) if title in once.values())
-        return SystemReply(answer.reply, items, catalog.known_values(answer.state or {}), hallucinated, extra)
+        constraints = catalog.known_values(answer.state or {})
+        return SystemReply(answer.reply, understood.items, constraints, understood.foreign, extra)
 
 
-for _name, _way in CHANNELS.items():
-    _system: Any = type(f"{_way.__name__}Program", (_Program,), {"__doc__": _way.__doc__})
+def _once(named: Sequence[str], in_text: Sequence[str]) -> list[str]:
+    """The titles that the catalogue lacks, each once: those that an answer names beside its text, then those
+    of the text; of equal titles the first.
+    """
+    endings = tuple(_plain(title) for title in named)
+    titles: dict[str, str] = {}
+    for title in named:
+        titles.setdefault(_plain(title), title)
+    for title in in_text:
+        if not fold(title).endswith(endings):
+            titles.setdefault(_plain(title), title)
+    return list(titles.values())
+
+
+def _plain(title: str) -> str:
+    return fold(without_year(title))
+
+
+class _ProgramMaker:
+    """Makes the systems behind a kind of channel."""
+
+    def __init__(self, channel: type[Channel]) -> None:
+        self.__doc__ = channel.__doc__
+
+    def __call__(self, **parts: Any) -> ProgramSystem:
+        return ProgramSystem(**parts)
+
+
+for _name, _channel in CHANNELS.items():
     SYSTEMS.register(
-        _name, program=True, apart=_way.apart, argument=_way.argument, example=_way.example, parse=_way.parsed
-    )(_system)
+        _name,
+        program=True,
+        apart=_channel.apart,
+        argument=_channel.argument,
+        example=_channel.example,
+        parse=_channel.parsed,
+    )(_ProgramMaker(_channel))

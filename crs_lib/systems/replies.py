@@ -1,15 +1,20 @@
-"""Template-worded replies: the films recommended, and answers about films from the catalogue."""
+"""What systems say: the words of template-worded replies, and how any reply is read.
+
+:class:`SaidReply` is the one place where the reply of a model, a program or a log is understood.
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from crs_lib.catalog import fields
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.cleaning import Item
-from crs_lib.catalog.fields import PLOT, QUESTIONS
-from crs_lib.catalog.grounder import Grounder
+from crs_lib.catalog.fields import PLOT, QUESTIONS, Clause
+from crs_lib.catalog.grounder import Foreign, Grounder
 from crs_lib.core import prompts
 from crs_lib.core.text import listing, words
 from crs_lib.systems import tracker
@@ -19,46 +24,138 @@ _MORE = frozenset(
     "more others other else another different further next new keep close closest near nearly further "
     "additional suggest suggestion suggestions recommend recommendations name titles".split()
 )  # words by which users ask for further films
+_TELLING = {"tell", "say", "idea"}  # words that ask about a film without a question mark
+_Items = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Understood:
+    """A reply in terms of the catalogue: the films recommended, the titles that it lacks, the films only
+    named, the constraints that the system states (None where it says nothing of them). ``beyond`` films more
+    than were wanted do not count; ``unknown`` are the stretches of the text that name titles outside the
+    catalogue.
+    """
+
+    text: str
+    items: _Items
+    foreign: tuple[str, ...]
+    mentioned: _Items
+    state: Mapping[str, Any] | None
+    beyond: int
+    unknown: tuple[Foreign, ...]
+
+
+class SaidReply:
+    """A text that a system said in answer to an utterance, and the titles in it; of films with one title it
+    names those ``offered``.
+    """
+
+    def __init__(self, grounder: Grounder, text: str, utterance: str, offered: _Items = ()) -> None:
+        self.grounder = grounder
+        self.text = text
+        self.utterance = utterance
+        self.offered = offered
+        self._mentions = grounder.titles(text, prefer=offered)
+        self._unknown = tuple(grounder.unknown_titles(text, self._mentions, utterance))
+
+    def unknown(self) -> list[str]:
+        """The titles in the text that the catalogue lacks."""
+        return [stretch.title for stretch in self._unknown]
+
+    def recommended(self) -> _Items:
+        """The films that the text itself recommends, but for those that the user asked about."""
+        about = {mention.item for mention in self.grounder.titles(self.utterance)}
+        about.difference_update(self.offered)
+        items = self.grounder.recommended(self.text, self._mentions)
+        return tuple(item for item in items if item not in about)
+
+    def understood(
+        self,
+        items: _Items,
+        foreign: Sequence[str],
+        most: int | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> Understood:
+        """The reply with the films that it recommends, of which ``most`` count."""
+        counted = items[:most]
+        mentioned = [mention.item for mention in self._mentions if mention.item not in counted]
+        return Understood(
+            text=self.text,
+            items=counted,
+            foreign=tuple(foreign),
+            mentioned=tuple(dict.fromkeys(mentioned)),
+            state=state,
+            beyond=len(items) - len(counted),
+            unknown=self._unknown,
+        )
 
 
 def recommend(
-    catalog: Catalog, items: Sequence[int], constraints: Mapping[str, str], draw: np.random.Generator,
-    restates: float = 0.5, kind: str = RECOMMEND,
-) -> str:  # fmt: skip
+    catalog: Catalog,
+    items: Sequence[int],
+    constraints: Mapping[str, str],
+    draw: np.random.Generator,
+    restates: float = 0.5,
+    kind: str = RECOMMEND,
+) -> str:
     """A sentence that recommends films by title and year; a share of them opens with the constraints.
     ``kind``: ``RECOMMEND``, ``LAST`` (no further film fits), ``AGAIN``, or ``NEAR`` (none fits: the closest).
     """
     if not items:
         return prompts.say("system", "nothing_left", draw)
-    named = (_naming(catalog, item) for item in items)
-    parts = [prompts.sentence(prompts.fill(lines, draw, "[item]", **slots)) for lines, slots in named]
-    restated = kind == RECOMMEND and constraints and draw.random() < restates
-    wish = fields.noun_phrase(constraints, draw) if restated else ""
-    section = "recommend_wish" if restated else kind
+    parts = []
+    for item in items:
+        naming = _naming(catalog, item)
+        part = prompts.fill(naming.templates, draw, "[item]", **naming.slots)
+        parts.append(prompts.sentence(part))
+    section = kind
+    wish = ""
+    if kind == RECOMMEND and constraints and draw.random() < restates:
+        section = "recommend_wish"
+        wish = fields.noun_phrase(constraints, draw)
     return prompts.say("system", section, draw, list=listing(parts, "or"), wish=wish)
 
 
-@lru_cache(4096)
-def _naming(catalog: Catalog, item: int) -> tuple[tuple[prompts.Template, ...], dict[str, str]]:
+class _Naming(NamedTuple):
     """The templates that name a film, by title and year with none, one or all clauses, and their slots."""
+
+    templates: tuple[prompts.Template, ...]
+    slots: dict[str, str]
+
+
+@lru_cache(4096)
+def _naming(catalog: Catalog, item: int) -> _Naming:
+    """How a film is named; one whose year or credits are not known by its title alone."""
     film = catalog.items[item]
     if not film.year or not all(film.values[name] for name in fields.CREDIT_FIELDS):
-        return prompts.sections("system")["item_bare"], {"title": film.title}
-    said = {
-        row.name: row.in_reply for row in fields.most_telling() if row.in_reply and film.values.get(row.name)
-    }
-    templates = _item_templates(tuple((name, clause.text) for name, clause in said.items()))
-    values = {name: listing(film.values[name][: clause.most]) for name, clause in said.items()}
-    return templates, {"title": film.title, "year": str(film.year), **values}
+        return _Naming(prompts.sections("system")["item_bare"], {"title": film.title})
+    clauses: dict[str, Clause] = {}
+    slots = {"title": film.title, "year": str(film.year)}
+    for row in fields.most_telling():
+        values = film.values.get(row.name)
+        if row.in_reply and values:
+            clauses[row.name] = row.in_reply
+            slots[row.name] = listing(values[: row.in_reply.most])
+    templates = _item_templates(tuple((name, clause.text) for name, clause in clauses.items()))
+    return _Naming(templates, slots)
 
 
 @cache
-def _item_templates(said: tuple[tuple[str, str], ...]) -> tuple[prompts.Template, ...]:
-    """Title and year alone, then with each clause, then with all; ``said`` are fields and their clauses."""
-    clauses = [prompts.compile_line(text.replace("$values", f"${name}")) for name, text in said]
-    together = [tuple(part for clause in clauses for part in (" ", *clause))[1:]] if len(clauses) > 1 else []
+def _item_templates(clauses: tuple[tuple[str, str], ...]) -> tuple[prompts.Template, ...]:
+    """Title and year alone, then with each clause, then with all; ``clauses`` are fields and their texts."""
+    endings = []
+    for name, text in clauses:
+        endings.append(prompts.compile_line(text.replace("$values", f"${name}")))
+    if len(endings) > 1:
+        together = list(endings[0])
+        for ending in endings[1:]:
+            together += [" ", *ending]
+        endings.append(tuple(together))
     heads = prompts.sections("system")["item"]
-    return (*heads, *((*head, ", ", *clause) for clause in (*clauses, *together) for head in heads))
+    templates = list(heads)
+    for ending in endings:
+        templates += [(*head, ", ", *ending) for head in heads]
+    return tuple(templates)
 
 
 # The questions in the order in which their cues are tried; the plot answers what no field does.
@@ -67,41 +164,56 @@ _BY_CUE = sorted(QUESTIONS, key=lambda name: (name == PLOT, -QUESTIONS[name].ran
 
 def answer(grounder: Grounder, question: str, draw: np.random.Generator) -> str:
     """The answer to a question about a film that it names, or an empty text where it asks none."""
-    asked = _asked(grounder, question)
-    if asked is None:
+    topic = _topic(grounder, question)
+    if topic is None:
         return ""
-    film, field = grounder.catalog.items[asked[0]], asked[1]
-    while not (values := _values(film, field)) and field != PLOT:
+    film = grounder.catalog.items[topic.item]
+    field = topic.field
+    values = _values(film, field)
+    while not values and field != PLOT:
         field = QUESTIONS[field].instead or PLOT
+        values = _values(film, field)
     if not values:
         return ""
     kind = QUESTIONS[field]
-    text = prompts.fill(
-        prompts.compiled(kind.answers), draw, f"answers of {field!r}", title=film.title,
-        values=listing(values[: kind.most or None]),
-    )  # fmt: skip
+    texts = prompts.compiled(kind.answers)
+    shown = listing(values[: kind.most or None])
+    text = prompts.fill(texts, draw, f"answers of {field!r}", title=film.title, values=shown)
     return prompts.sentence(text)
 
 
+class _Topic(NamedTuple):
+    """The film and the field, or the plot, that a question asks about."""
+
+    item: int
+    field: str
+
+
 @lru_cache(1024)  # the systems of a scenario hear mostly the same words
-def _asked(grounder: Grounder, question: str) -> tuple[int, str] | None:
-    """The film and the field, or the plot, that a question asks about; None where it asks about no film."""
+def _topic(grounder: Grounder, question: str) -> _Topic | None:
+    """What a question asks about; None where it asks about no film."""
     mentions = grounder.titles(question)
     if not mentions:
         return None
-    named = {place for m in mentions for place in range(m.start, m.end)}  # "A Long Day" asks no "how long"
-    asked = set(words("".join(" " if i in named else c for i, c in enumerate(question))))
-    if "?" not in question and not asked & {"tell", "say", "idea"}:
+    without_titles = question  # "A Long Day" asks no "how long"
+    for mention in mentions:
+        blank = " " * (mention.end - mention.start)
+        without_titles = without_titles[: mention.start] + blank + without_titles[mention.end :]
+    heard = set(words(without_titles))
+    if "?" not in question and not heard & _TELLING:
         return None
-    field = next((name for name in _BY_CUE if asked.intersection(QUESTIONS[name].cues)), "")
-    return (mentions[0].item, field) if field else None
+    for field in _BY_CUE:
+        if heard.intersection(QUESTIONS[field].cues):
+            return _Topic(mentions[0].item, field)
+    return None
 
 
 def _values(film: Item, field: str) -> list[str]:
     """The values of a film that answer a question about a field or the plot, as sentences name them."""
     if field == PLOT:
         return [film.plot] if film.plot else []
-    return [fields.get(field).in_words(value) for value in film.values[field]]
+    row = fields.get(field)
+    return [row.in_words(value) for value in film.values[field]]
 
 
 def wants_more(grounder: Grounder, text: str) -> bool:

@@ -81,7 +81,7 @@ MEDIUM_MODEL: Mapping[str, Any] = {
 
 
 def role_settings(
-    given: Mapping[str, Any],
+    llm: Mapping[str, Any],
     who: str,
     own: Collection[str] = (),
     fixed: Collection[str] = (),
@@ -93,12 +93,12 @@ def role_settings(
     (``instead`` says what to do about a setting of the simulation), and for a value that cannot be.
     """
     shared = [name for name in LLMSettings.model_fields if name not in fixed]
-    known = [*own, *shared]
-    for name in given:
-        if name in known:
+    allowed = [*own, *shared]
+    for name in llm:
+        if name in allowed:
             continue
-        hint = did_you_mean(name, known)
+        hint = did_you_mean(name, allowed)
         if name in ModelSettings.model_fields and name not in LLMSettings.model_fields:
             hint = f": it is the simulation's{instead}"
-        raise InputError(f"llm: {who} takes no {name!r}{hint} (it takes: {', '.join(known)})")
-    return LLMSettings(**{name: value for name, value in given.items() if name in shared})
+        raise InputError(f"llm: {who} takes no {name!r}{hint} (it takes: {', '.join(allowed)})")
+    return LLMSettings(**{name: value for name, value in llm.items() if name in shared})

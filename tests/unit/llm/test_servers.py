@@ -20,7 +20,7 @@ from crs_lib.llm.http import is_local
 from crs_lib.llm.preflight import unchanged
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.llm.text import checked
-from crs_lib.systems.channels import CHANNELS
+from crs_lib.systems.servers import CHANNELS
 from tests.helpers import refused
 from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.raw_server import RawServer, http_answer
