@@ -19,9 +19,9 @@ from crs_lib.simulate.conversation import conversation_id
 from crs_lib.systems import base as systems
 from crs_lib.systems import contract
 from crs_lib.systems.base import World
-from crs_lib.systems.servers import CHANNELS
 from crs_lib.systems.contract import Answer
 from crs_lib.systems.programs import Programs
+from crs_lib.systems.servers import CHANNELS
 from tests.helpers import refused
 from tests.helpers.jobs import alive, wait_until
 from tests.helpers.programs import NODE, SHELL, ProgramServer, odd, script
