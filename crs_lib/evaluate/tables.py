@@ -2,7 +2,6 @@
 
 import gc
 import itertools
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -127,12 +126,13 @@ def _costs(sessions: pd.DataFrame, metric: base.Metric) -> Iterator[dict[str, An
             top, bottom = (mine[name].astype(float) for name in metric.ratio)
             found = stats.ratio_interval(top, bottom)
             if bottom.mean() < gain.ABLE:  # not so where no scenario has a straight user
-                found = stats.CostInterval(math.nan, math.nan, math.nan, 0, UNABLE)
+                found = stats.Estimate.unknown(reason=UNABLE)
         else:
             found = stats.cost_interval(mine[metric.name])
         none = NO_OPEN if metric.name.startswith("open_scope") else NO_ARM
         mark = (found.reason or metric.mark) if found.n or found.reason == UNABLE else none
-        yield {"system": system, **found._asdict(), "mark": mark, "n_missing": len(mine) - found.n}
+        numbers = {"mean": found.value, "low": found.low, "high": found.high, "n": found.n}
+        yield {"system": system, **numbers, "mark": mark, "n_missing": len(mine) - found.n}
 
 
 def with_judges(table: pd.DataFrame, judged: pd.DataFrame, sessions: pd.DataFrame) -> pd.DataFrame:

@@ -51,7 +51,7 @@ def _ability_adaptation(shifts: pd.DataFrame) -> Any:
         drawn.append(name)
         talk = cost_interval(_by_scenario(known, name, ["conversation_cost"]).to_numpy().ravel())
         beside.plot([talk.low, talk.high], [place, place], color=look.colour, linewidth=1)
-        beside.plot(talk.mean, place, look.marker, color=look.colour, markersize=look.size, zorder=3)
+        beside.plot(talk.value, place, look.marker, color=look.colour, markersize=look.size, zorder=3)
         able, cost = values.mean(axis=0)
         if able < ABLE:
             continue

@@ -22,8 +22,9 @@ from crs_lib.notebooks.look import heading
 from crs_lib.report import findings, statistics
 from crs_lib.report.page import Mean, bullets, document, figure, quiet, table
 from crs_lib.simulate.scenarios import FRESH_TURNS
+from crs_lib.stats.estimate import p_in_words
 from crs_lib.stats.plan import Plan
-from crs_lib.stats.words import interval_in_words, p_in_words
+from crs_lib.stats.words import interval_in_words
 from crs_lib.systems.base import SYSTEMS, named
 from crs_lib.systems.channels import FUNCTIONS
 from crs_lib.systems.programs import identity
@@ -71,7 +72,7 @@ class Comparison:
         return pd.DataFrame(rows, columns=["system", *SHOWN])
 
     @cached_property
-    def tests(self) -> stats.Ladder:
+    def tests(self) -> stats.Battery:
         """The declared contrasts, every system of one's own with every baseline, and what belongs to them."""
         scores = statistics.stats_frame(evaluate.read(self.run, "results"))
         return stats.ladder(scores, self.plan)

@@ -105,7 +105,8 @@ def _paired_effects(scores: pd.DataFrame, declared: Plan) -> pd.DataFrame:
         a, b, found = pair.a, pair.b, cost_interval(pair.values)
         if found.reason:
             continue
-        row = pair.row(diff=found.mean, low=found.low, high=found.high)
+        row = {"a": a, "b": b, "diff": found.value, "low": found.low, "high": found.high}
+        row |= {"n": len(pair.both), "n_missing": pair.missing}
         beside = abs(order.index(a) - order.index(b)) == 1
         if (b, a) in wanted or ((a, b) not in wanted and row["diff"] < 0):
             row |= {"a": b, "b": a, "diff": -row["diff"], "low": -row["high"], "high": -row["low"]}

@@ -16,7 +16,7 @@ from crs_lib.metrics.gain import ABLE
 from crs_lib.report import figure_tables
 from crs_lib.simulate import STUDY
 from crs_lib.stats import Estimate, Finding
-from crs_lib.stats.findings import difference_of, means_of, share_of
+from crs_lib.stats.means import difference_of, means_of, share_of
 
 ORACLE = "oracle"  # knows the constraints: the mark that others are held against
 HORIZON = 3  # replies within which recovery is told
@@ -46,7 +46,7 @@ def adaptation(shifts: pd.DataFrame) -> Finding:
 
 def gain_and_cost(shifts: pd.DataFrame) -> tuple[Estimate, Estimate]:
     """The straight gain and the shift cost, means over a system's shifts with 95 % intervals."""
-    gain, cost = (Estimate(*stats.cost_interval(shifts[value])[:4]) for value in _ARMS)
+    gain, cost = (stats.cost_interval(shifts[value]) for value in _ARMS)
     return gain, cost
 
 
@@ -54,7 +54,7 @@ def pays(cost: Estimate) -> str:
     """What a cost comes to: a loss or a rise, shown to be small, or not shown at all."""
     if cost.excludes_zero:
         return f"loses {cost}" if cost.value > 0 else f"gains {cost.turned}"
-    if cost.verdict(SMALLEST).startswith("equivalent"):
+    if stats.verdict(cost, SMALLEST) == "equivalent":
         return f"loses no more than {SMALLEST} ({cost})"
     if math.isnan(cost.high):
         return f"has too few differing scenarios to tell ({cost.value:.2f})".replace("-", "−")
@@ -74,13 +74,13 @@ def recovery(shifts: pd.DataFrame) -> Finding:
     more = difference_of(seen, quick, mark, "wait", **_AT)
     way = f"{more} more replies" if more.value >= 0 else f"{more.turned} fewer replies"
     sentence = f"After a change of mind {quick} takes {way} than {mark} to show a film that meets every "
-    sentence += f"constraint{more.doubt}"
+    sentence += f"constraint{', an interval that includes 0' * (not more.excludes_zero)}"
     if others:
         gain = shifts.get("straight_gain", pd.Series(dtype=float)).astype(float)
         able = gain.groupby(shifts["model"]).mean()
         slow = max(others, key=lambda name: able.fillna(-1.0).get(name, -1.0))
         lost = share_of(seen[seen["model"] == slow], "lost", scenario="session_id")
-        sentence += f"; {slow} shows none within {HORIZON} replies after {lost.percent} of the changes"
+        sentence += f"; {slow} shows none within {HORIZON} replies after {lost:%} of the changes"
     return Finding(f"{sentence}.")
 
 

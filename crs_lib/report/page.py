@@ -18,7 +18,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.figures import base as registered
 from crs_lib.figures import style
 from crs_lib.metrics.gain import ABLE
-from crs_lib.stats.estimates import ALIKE, ENOUGH, FEW, REACH
+from crs_lib.stats.estimate import ALIKE, ENOUGH, FEW, REACH
 from crs_lib.validity import labels
 from crs_lib.validity.labels import AskConfig, Question
 

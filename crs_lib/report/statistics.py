@@ -18,21 +18,22 @@ from crs_lib.metrics.base import LOWER
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.simulate import voices
 from crs_lib.stats import (
-    CostInterval,
+    Battery as Ladder,
+)
+from crs_lib.stats import (
     Design,
     Estimate,
     Finding,
-    Ladder,
     conclusions_by_subject,
     cost_interval,
     finding_none,
     listed,
 )
+from crs_lib.stats.estimate import p_in_words
 from crs_lib.stats.mixed import mixed_model
 from crs_lib.stats.plan import Plan, read_plan
 from crs_lib.stats.power import contrast_curves
 from crs_lib.stats.survival import hazard_ratios
-from crs_lib.stats.words import p_in_words
 
 # Where power is computed: numbers of scenarios, and effects as multiples of the smallest that matters.
 SCENARIOS = (5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 400, 500, 750, 1000, 1500, 2000)
@@ -221,10 +222,10 @@ def by_voice(results: pd.DataFrame, metric: str = "shift_cost") -> pd.DataFrame 
     return pd.DataFrame(rows).reset_index(drop=True)
 
 
-def _told(found: CostInterval | None) -> str:
+def _told(found: Estimate | None) -> str:
     if not found or not found.n:
         return ""
-    return f"{found.mean:z.2f}".replace("-", "−") if found.reason else str(Estimate(*found[:4]))
+    return f"{found.value:z.2f}".replace("-", "−") if found.reason else str(found)
 
 
 def thesis_test(scores: pd.DataFrame, plan: Plan) -> str:

@@ -1,18 +1,16 @@
 from .agreement import icc, krippendorff_alpha
-from .analysis import Ladder, anova_table, ladder, tukey_table
-from .design import Design
-from .effects import auc
-from .estimates import (
-    CostInterval,
+from .analysis import Battery, battery, ladder
+from .bootstrap import (
     bootstrap_estimates,
     cluster_bootstrap,
     cluster_bootstrap_correlation,
     cluster_bootstrap_differences,
-    cost_interval,
-    ratio_interval,
 )
+from .design import Design
+from .effects import auc
+from .estimate import Estimate, cost_interval, p_in_words, ratio_interval, verdict
+from .facets import facet_variances, scenarios_needed
 from .findings import (
-    Estimate,
     Finding,
     Sentences,
     finding_count,
@@ -23,25 +21,26 @@ from .findings import (
     finding_rank,
     finding_share,
     learnt,
-    mean_of,
+    listed,
     not_shown,
 )
 from .groups import adjust, holm
+from .means import difference_of, mean_of, means_of, order_of, resolution_of, share_of
 from .paired import friedman, mean_differences, sign_flip_pairs, wilcoxon_pairs
-from .power import facet_variances, scenarios_needed
 from .survival import kaplan_meier
-from .words import conclusions, conclusions_by_subject, listed
+from .tables import anova_table, tukey_table
+from .words import conclusions, conclusions_by_subject
 
 __all__ = [
-    "CostInterval",
+    "Battery",
     "Design",
     "Estimate",
     "Finding",
-    "Ladder",
     "Sentences",
     "adjust",
     "anova_table",
     "auc",
+    "battery",
     "bootstrap_estimates",
     "cluster_bootstrap",
     "cluster_bootstrap_correlation",
@@ -49,6 +48,7 @@ __all__ = [
     "conclusions",
     "conclusions_by_subject",
     "cost_interval",
+    "difference_of",
     "facet_variances",
     "finding_count",
     "finding_gap",
@@ -67,10 +67,16 @@ __all__ = [
     "listed",
     "mean_differences",
     "mean_of",
+    "means_of",
     "not_shown",
+    "order_of",
+    "p_in_words",
     "ratio_interval",
+    "resolution_of",
     "scenarios_needed",
+    "share_of",
     "sign_flip_pairs",
     "tukey_table",
+    "verdict",
     "wilcoxon_pairs",
 ]

@@ -1,114 +1,158 @@
-"""Labels of raters, and whether they agree: Krippendorff's alpha, intraclass correlation of means."""
+"""Whether raters agree: Krippendorff's alpha, intraclass correlation of means."""
 
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 import scipy
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from numpy.typing import NDArray
 
-from crs_lib.core import safety
 from crs_lib.core.errors import InputError
+from crs_lib.stats.bootstrap import bootstrap_estimates
 from crs_lib.stats.design import Design, Floats, check_columns, numbers
-from crs_lib.stats.estimates import bootstrap_estimates
 
 Level = Literal["nominal", "ordinal", "interval", "masi"]
 RATERS = Design(system="rater", scenario="item")  # raters are compared, items resampled
 
 
-class _Label(BaseModel):
-    """A line that an annotation page exported."""
+class _Ratings(NamedTuple):
+    """How often each item got each of the ``values``, and the pairs of its ratings that differ.
 
-    model_config = ConfigDict(strict=True)
-    item: Annotated[str, Field(min_length=1)]
-    rater: Annotated[str, Field(min_length=1)]
-    value: int
-    page: Annotated[str, Field(min_length=1)]
-    seconds: Any = None
-    words: str = ""
-
-
-def read_labels(files: Iterable[str | Path], low: int = 1, high: int = 5) -> list[tuple[str, _Label]]:
-    """The labels of exported files in order, each with its place, values from ``low`` to ``high``. Raises
-    InputError naming file and line for what is no label, and where there is none at all.
+    Of a pair, ``item`` is the number of its item, ``first`` and ``second`` those of its values, ``share`` its
+    weight in the item's disagreement. ``distance`` is that of every two values; ranked ones have none.
     """
-    found = []
-    for path in (Path(name).expanduser() for name in files):
-        for number, line in enumerate(safety.read_text(path).split("\n"), start=1):
-            where = f"{path.name}, line {number}"
-            try:
-                label = _Label.model_validate(safety.loads(line, where)) if line.strip() else None
-            except ValidationError:
-                label = _Label(item="-", rater="-", value=low - 1, page="-")
-            if label and not low <= label.value <= high:
-                expected = f"an object with item, rater, page and a value from {low} to {high}"
-                raise InputError(f"{where}: no label; expected {expected}")
-            found += [(where, label)] if label else []
-    if not found:
-        raise InputError("no label in these files; export them with the page's button or the key E")
-    return found
+
+    counts: Any  # a sparse table, items by values
+    values: Any  # in order where they are ranked
+    item: NDArray[np.intp]
+    first: NDArray[np.intp]
+    second: NDArray[np.intp]
+    share: Floats
+    distance: Floats
 
 
 def krippendorff_alpha(
     frame: pd.DataFrame, design: Design = RATERS, *, level: Level = "ordinal"
 ) -> pd.DataFrame:
-    """Krippendorff's alpha with its BCa interval over items: at most 1 (perfect), 0 is chance; one row. Any
-    number of raters; items with one rating do not count (``n_missing``). NaN when all ratings are equal.
-    ``level="masi"`` takes sets of labels. Raises InputError for two ratings of an item by one rater, or no
-    item with two. Source: Krippendorff (2011), Computing Alpha-Reliability; Passonneau (2006), LREC.
+    """Krippendorff's alpha with its BCa interval over items, for any number of raters; one row.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        A row a rating; items with one rating do not count.
+    design : Design
+        Its columns (``system`` is the rater, ``scenario`` the item), confidence, resamples and seed.
+    level : {"ordinal", "interval", "nominal", "masi"}
+        What ratings are; "masi" takes sets of labels.
+
+    Returns
+    -------
+    DataFrame
+        ``level``, ``alpha`` (at most 1, which is perfect; 0 is chance; NaN when all ratings are equal),
+        ``low``, ``high``, ``n_items``, ``n_raters``, ``n_values``, ``n`` ratings used, ``n_missing`` others.
+
+    Raises
+    ------
+    InputError
+        For two ratings of an item by one rater, or no item with two.
+
+    References
+    ----------
+    Krippendorff (2011), Computing Alpha-Reliability; Passonneau (2006), LREC.
     """
+    rated = _overlapping(frame, design)
+    ratings = _ratings(rated[design.scenario], rated[design.value], level)
+    n_items, n_values = ratings.counts.shape
+    statistic = partial(_alpha, ratings, level)
+    width = 3 * max(len(ratings.item), n_values)
+    row: dict[str, object] = {"level": level}
+    row.update(bootstrap_estimates(statistic, n_items, design, width=width).first("alpha"))
+    row.update(n_items=n_items, n_raters=rated[design.system].nunique(), n_values=n_values)
+    row.update(n=len(rated), n_missing=len(frame) - len(rated))
+    return pd.DataFrame([row])
+
+
+def _overlapping(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
+    """The ratings of items that have two or more, one a rater."""
     rater, item, value = design.system, design.scenario, design.value
     check_columns(frame, item, rater, value)
     rated = frame[frame[value].notna().to_numpy()]
-    twice = rated[rated.duplicated([item, rater])]
-    if len(twice):
-        who, where = twice[[rater, item]].iloc[:1].to_dict("split")["data"][0]
-        raise InputError(f"item {where!r} was rated twice by {who!r}; keep one rating")
-    kept = rated[rated.groupby(item)[value].transform("size").to_numpy() > 1]
-    if kept.empty:
+    repeated = rated.loc[rated.duplicated([item, rater]), [rater, item]]
+    if len(repeated):
+        who, what = repeated.iloc[:1].to_dict("split")["data"][0]
+        raise InputError(f"item {what!r} was rated twice by {who!r}; keep one rating")
+    overlapping = rated[rated.groupby(item)[value].transform("size").to_numpy() > 1]
+    if overlapping.empty:
         raise InputError("no item has two ratings or more; agreement needs overlapping raters")
-    ranked = level in ("ordinal", "interval")
-    if ranked:
-        values, codes = np.unique(numbers(kept, value), return_inverse=True)
+    return overlapping
+
+
+def _ratings(items: pd.Series, ratings: pd.Series, level: Level) -> _Ratings:
+    distance = np.eye(0)
+    if level in ("ordinal", "interval"):
+        values, codes = np.unique(numbers(ratings.to_frame("value"), "value"), return_inverse=True)
     else:
-        codes, values = pd.factorize(kept[value].map(frozenset) if level == "masi" else kept[value])
-    unit, items = pd.factorize(kept[item])
-    table = scipy.sparse.csr_array((np.ones(len(codes)), (unit, codes)), shape=(len(items), len(values)))
-    times = pd.DataFrame({"unit": unit, "code": codes}).value_counts(sort=False).rename("n").reset_index()
-    both = times.merge(times, on="unit").query("code_x != code_y")  # of each item, its pairs that differ
-    place, first, second = (both[column].to_numpy() for column in ("unit", "code_x", "code_y"))
-    share = (both["n_x"] * both["n_y"]).to_numpy() / (np.bincount(unit)[place] - 1)
-    distance = np.eye(0) if ranked else 1 - np.eye(len(values))
-    if level == "masi":
-        distance = np.array([[_masi_distance(a, b) for b in values] for a in values])
-
-    def alpha(weights: Floats) -> Floats:
-        counts = np.asarray(weights @ table)
-        total = counts.sum(axis=1)
-        if ranked:  # the distance is the squared gap of values, or of midranks, which every draw has anew
-            middle = np.broadcast_to(values - np.mean(values), counts.shape)
-            if level == "ordinal":
-                middle = np.cumsum(counts, axis=1) - counts / 2
-            seen = (weights[:, place] * (middle[:, first] - middle[:, second]) ** 2) @ share
-            centred = middle - ((counts * middle).sum(axis=1) / total)[:, None]
-            expected = 2 * total * (counts * centred**2).sum(axis=1)
-        else:
-            by_item = np.bincount(place, weights=distance[first, second] * share, minlength=len(items))
-            seen, expected = weights @ by_item, ((counts @ distance) * counts).sum(axis=1)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(expected > 0, 1 - (total - 1) * seen / expected, np.nan)[:, None]
-
-    found = bootstrap_estimates(alpha, len(items), design, width=3 * max(len(place), len(values)))
-    row: dict[str, Any] = {"level": level, "alpha": float(found.estimate[0]), **found.bounds()}
-    row |= {"n_items": len(items), "n_raters": kept[rater].nunique(), "n_values": len(values)}
-    return pd.DataFrame([row | {"n": len(kept), "n_missing": len(frame) - len(kept)}])
+        labels = ratings.map(frozenset) if level == "masi" else ratings
+        codes, values = pd.factorize(labels)
+        distance = _distances(values, level)
+    unit, names = pd.factorize(items)
+    shape = len(names), len(values)
+    counts = scipy.sparse.csr_array((np.ones(len(codes)), (unit, codes)), shape=shape)
+    cells = pd.DataFrame({"unit": unit, "code": codes}).value_counts(sort=False).rename("n").reset_index()
+    pairs = cells.merge(cells, on="unit").query("code_x != code_y")
+    item = pairs["unit"].to_numpy()
+    share = (pairs["n_x"] * pairs["n_y"]).to_numpy() / (np.bincount(unit)[item] - 1)
+    first, second = pairs["code_x"].to_numpy(), pairs["code_y"].to_numpy()
+    return _Ratings(counts, values, item, first, second, share, distance)
 
 
-def _masi_distance(a: Iterable[Any], b: Iterable[Any]) -> float:
-    """Distance of two sets in [0, 1]: 1 − Jaccard · monotonicity (1 if equal, 2/3 if one holds the other, 1/3
-    for overlap). Source: Passonneau (2006), Measuring Agreement on Set-Valued Items (MASI), LREC.
+def _alpha(ratings: _Ratings, level: Level, weights: Floats) -> Floats:
+    """Alpha in every draw of the items."""
+    counts = np.asarray(weights @ ratings.counts)
+    total = counts.sum(axis=1)
+    if level in ("ordinal", "interval"):
+        seen, expected = _ranked_disagreement(ratings, level, weights, counts)
+    else:
+        disagreement = ratings.distance[ratings.first, ratings.second] * ratings.share
+        by_item = np.bincount(ratings.item, weights=disagreement, minlength=ratings.counts.shape[0])
+        seen = weights @ by_item
+        expected = ((counts @ ratings.distance) * counts).sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(expected > 0, 1 - (total - 1) * seen / expected, np.nan)[:, None]
+
+
+def _ranked_disagreement(
+    ratings: _Ratings, level: Level, weights: Floats, counts: Floats
+) -> tuple[Floats, Floats]:
+    """Disagreement seen and by chance: squared gaps of values, or of midranks, which every draw has anew."""
+    total = counts.sum(axis=1)
+    middle = np.broadcast_to(ratings.values - np.mean(ratings.values), counts.shape)
+    if level == "ordinal":
+        middle = np.cumsum(counts, axis=1) - counts / 2
+    gaps = (middle[:, ratings.first] - middle[:, ratings.second]) ** 2
+    seen = (weights[:, ratings.item] * gaps) @ ratings.share
+    centred = middle - ((counts * middle).sum(axis=1) / total)[:, None]
+    return seen, 2 * total * (counts * centred**2).sum(axis=1)
+
+
+def _distances(values: Sequence[Any], level: Level) -> Floats:
+    """The distance of every two values, in [0, 1]."""
+    if level == "nominal":
+        return 1 - np.eye(len(values))
+    distances = np.zeros((len(values), len(values)))
+    for i, a in enumerate(values):
+        for j, b in enumerate(values):
+            distances[i, j] = masi_distance(a, b)
+    return distances
+
+
+def masi_distance(a: Iterable[Any], b: Iterable[Any]) -> float:
+    """Distance of two sets in [0, 1]: 1 − Jaccard · monotonicity.
+
+    Monotonicity is 1 if they are equal, 2/3 if one holds the other, 1/3 for overlap. Source: Passonneau
+    (2006), Measuring Agreement on Set-Valued Items (MASI), LREC.
     """
     x, y = frozenset(a), frozenset(b)
     if x == y:
@@ -118,29 +162,55 @@ def _masi_distance(a: Iterable[Any], b: Iterable[Any]) -> float:
 
 
 def icc(frame: pd.DataFrame, design: Design = RATERS) -> pd.DataFrame:
-    """ICC(2,k), at most 1: absolute agreement of the mean of all k raters with that of k others; one row.
-    Only items that all rated count; NaN when nothing varies. Raises InputError for fewer than 2 raters or 2
-    such items, or two ratings of an item by one rater. Source: Shrout and Fleiss (1979), Psych. Bull. 86.
+    """ICC(2,k): absolute agreement of the mean of all k raters with that of k others; one row.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        A row a rating; only items that all rated count.
+    design : Design
+        Its columns (``system`` is the rater, ``scenario`` the item) and confidence.
+
+    Returns
+    -------
+    DataFrame
+        ``icc`` (at most 1; NaN when nothing varies), ``low``, ``high``, ``n`` items, ``n_missing`` others.
+
+    Raises
+    ------
+    InputError
+        For fewer than 2 raters or 2 such items, or two ratings of an item by one rater.
+
+    References
+    ----------
+    Shrout and Fleiss (1979), Psych. Bull. 86.
     """
     paired = design.paired(frame)
     x = paired.values[~np.isnan(paired.values).any(axis=1)]
     n, k = x.shape
     if n < 2:
         raise InputError(f"{n} items were rated by all {k} raters, at least 2 are needed")
-    rows_ss = k * float(((x.mean(axis=1) - x.mean()) ** 2).sum())
-    columns_ss = n * float(((x.mean(axis=0) - x.mean()) ** 2).sum())
-    whole = float(((x - x.mean()) ** 2).sum())
+    mean = x.mean()
+    rows_ss = k * float(((x.mean(axis=1) - mean) ** 2).sum())
+    columns_ss = n * float(((x.mean(axis=0) - mean) ** 2).sum())
+    whole = float(((x - mean) ** 2).sum())
     msr, msc = rows_ss / (n - 1), columns_ss / (k - 1)
     mse = max(0.0, whole - rows_ss - columns_ss) / ((n - 1) * (k - 1))
-    upper = (1 + design.confidence) / 2
     with np.errstate(divide="ignore", invalid="ignore"):
-        one = np.divide(msr - mse, msr + (k - 1) * mse + k * (msc - mse) / n)
-        a, b = k * one / (n * (1 - one)), 1 + k * one * (n - 1) / (n * (1 - one))
-        df = (a * msc + b * mse) ** 2 / ((a * msc) ** 2 / (k - 1) + (b * mse) ** 2 / ((n - 1) * (k - 1)))
-        wide, narrow = scipy.stats.f.ppf(upper, n - 1, df), scipy.stats.f.ppf(upper, df, n - 1)
-        rest = k * msc + (k * n - k - n) * mse
-        low = n * (msr - wide * mse) / (wide * rest + n * msr)
-        high = n * (narrow * msr - mse) / (rest + n * narrow * msr)
-        single = np.array([one, low, high])
+        single = _single_icc(msr, msc, mse, n, k, design.upper)
         estimate, low, high = (k * single / (1 + (k - 1) * single)).tolist()  # Spearman and Brown
     return paired.row(x, icc=estimate, low=low, high=high)
+
+
+def _single_icc(msr: float, msc: float, mse: float, n: int, k: int, upper: float) -> Floats:
+    """ICC(2,1) and its interval, of the mean squares of rows, columns and error."""
+    icc1 = np.divide(msr - mse, msr + (k - 1) * mse + k * (msc - mse) / n)
+    a = k * icc1 / (n * (1 - icc1))
+    b = 1 + k * icc1 * (n - 1) / (n * (1 - icc1))
+    df = (a * msc + b * mse) ** 2 / ((a * msc) ** 2 / (k - 1) + (b * mse) ** 2 / ((n - 1) * (k - 1)))
+    wide = scipy.stats.f.ppf(upper, n - 1, df)
+    narrow = scipy.stats.f.ppf(upper, df, n - 1)
+    noise = k * msc + (k * n - k - n) * mse
+    low = n * (msr - wide * mse) / (wide * noise + n * msr)
+    high = n * (narrow * msr - mse) / (noise + n * narrow * msr)
+    return np.array([icc1, low, high])

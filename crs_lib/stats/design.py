@@ -1,6 +1,6 @@
 """The design of a comparison: its columns, checked and paired, and how it is resampled."""
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from crs_lib.core.errors import InputError
 
 Floats = NDArray[np.float64]
 Pairs = Sequence[tuple[Hashable, Hashable]]
+Facts = Mapping[str, object]
 
 
 class Groups(NamedTuple):
@@ -22,12 +23,13 @@ class Groups(NamedTuple):
     samples: list[Floats]
     missing: list[int]
 
-    def row(self, **facts: Any) -> pd.DataFrame:
+    def row(self, **facts: object) -> pd.DataFrame:
         """One row of a test of all systems, with the values that it used and those that lacked."""
-        return pd.DataFrame([{**facts, "n": sum(map(len, self.samples)), "n_missing": sum(self.missing)}])
+        n = sum(len(sample) for sample in self.samples)
+        return pd.DataFrame([{**facts, "n": n, "n_missing": sum(self.missing)}])
 
 
-class _Paired(NamedTuple):
+class Paired(NamedTuple):
     """Scenarios by systems: ``values[i, j]`` is scenario i under system j, NaN where missing."""
 
     systems: list[Any]
@@ -35,21 +37,29 @@ class _Paired(NamedTuple):
 
     def complete(self) -> Floats:
         """The scenarios that every system has; raises InputError if there are fewer than two."""
-        kept = self.values[~np.isnan(self.values).any(axis=1)]
-        if len(kept) < 2:
-            lacking = np.isnan(self.values).sum(axis=0)
+        missing = np.isnan(self.values)
+        complete = self.values[~missing.any(axis=1)]
+        if len(complete) < 2:
+            lacking = missing.sum(axis=0)
             worst = self.systems[int(lacking.argmax())]
-            told = f"{len(kept)} of {len(self.values)} scenarios are complete for all {lacking.size} systems"
-            mend = f"{worst!r} lacks most ({int(lacking.max())}): leave it out or run its missing scenarios"
-            raise InputError(f"{told}, at least 2 are needed; {mend}")
-        return np.asarray(kept)
+            counts = (
+                f"{len(complete)} of {len(self.values)} scenarios are complete for all {lacking.size} systems"
+            )
+            mend = f"{worst!r} lacks most ({lacking.max()}): leave it out or run its missing scenarios"
+            raise InputError(f"{counts}, at least 2 are needed; {mend}")
+        return complete
 
-    def row(self, x: Floats, **facts: Any) -> pd.DataFrame:
-        """One row of a test of the complete scenarios ``x``, which it counts with the incomplete ones."""
-        return pd.DataFrame([{**facts, "n": len(x), "n_missing": len(self.values) - len(x)}])
+    def columns(self, pairs: Pairs | None) -> list[tuple[int, int]]:
+        """Column numbers of the pairs, all pairs for None; raises InputError for an unknown system."""
+        return check_pairs(self.systems, pairs)
+
+    def row(self, complete: Floats, **facts: object) -> pd.DataFrame:
+        """One row of a test of the complete scenarios, which it counts with the incomplete ones."""
+        n = len(complete)
+        return pd.DataFrame([{**facts, "n": n, "n_missing": len(self.values) - n}])
 
 
-class _Difference(NamedTuple):
+class Difference(NamedTuple):
     """Two systems in the scenarios that both have (rows), and the number of scenarios left out."""
 
     a: Any
@@ -62,15 +72,28 @@ class _Difference(NamedTuple):
         """``a - b`` in each scenario."""
         return np.asarray(self.both[:, 0] - self.both[:, 1])
 
-    def row(self, **facts: Any) -> dict[str, Any]:
-        """A row about the pair, with the scenarios that it shares and those left out."""
-        return {"a": self.a, "b": self.b, **facts, "n": len(self.both), "n_missing": self.missing}
-
 
 @dataclass(frozen=True)
 class Design:
-    """The columns of a comparison, the pairs that are compared, and how intervals are made: ``system`` is
-    compared, ``scenario`` resampled, ``value`` the number; ``pairs`` are (a, b), "a against b", None for all.
+    """The columns of a comparison, the pairs that are compared, and how intervals are made.
+
+    Parameters
+    ----------
+    system, scenario, value : str
+        The columns: what is compared, what is resampled (all systems meet the same scenarios), the number.
+    pairs : sequence of (a, b), optional
+        The pairs that are compared, "a against b"; all without it.
+    confidence : float
+        Of intervals, between 0 and 1.
+    resamples : int
+        Draws of a bootstrap.
+    seed : int
+        Of whatever is drawn.
+
+    Raises
+    ------
+    InputError
+        For a confidence outside (0, 1) or fewer than one draw.
     """
 
     system: str = "system"
@@ -93,6 +116,11 @@ class Design:
         """The level of tests, 1 − confidence."""
         return round(1 - self.confidence, 12)
 
+    @property
+    def upper(self) -> float:
+        """The upper quantile of an interval, (1 + confidence) / 2."""
+        return (1 + self.confidence) / 2
+
     def changed(self, **fields: Any) -> "Design":
         """A copy with other fields."""
         return replace(self, **fields)
@@ -100,57 +128,75 @@ class Design:
     def groups(self, frame: pd.DataFrame) -> Groups:
         """The values of every system, missing ones counted; InputError for one system, or too few values."""
         check_columns(frame, self.system, self.value)
-        labels, column = frame[self.system], numbers(frame, self.value)
-        names = _two_levels(labels)
-        every = [column[(labels == name).to_numpy()] for name in names]
-        samples = [mine[~np.isnan(mine)] for mine in every]
-        missing = [len(mine) - len(kept) for mine, kept in zip(every, samples, strict=True)]
-        for name, kept in zip(names, samples, strict=True):
-            if len(kept) < 2:
-                few = f"system {name!r} has {len(kept)} values of {self.value!r}, at least 2 are needed"
+        labels = frame[self.system]
+        column = numbers(frame, self.value)
+        groups = Groups(_two_levels(labels), [], [])
+        for name in groups.names:
+            values = column[(labels == name).to_numpy()]
+            sample = values[~np.isnan(values)]
+            if len(sample) < 2:
+                few = f"system {name!r} has {len(sample)} values of {self.value!r}, at least 2 are needed"
                 raise InputError(f"{few}: leave this system out or add sessions")
-        return Groups(names, samples, missing)
+            groups.samples.append(sample)
+            groups.missing.append(len(values) - len(sample))
+        return groups
 
     def independent(self, frame: pd.DataFrame) -> bool:
         """Whether no two systems share a scenario: each met its own users, and nothing is paired."""
         cells = frame[[self.system, self.scenario]].drop_duplicates()
-        return len(cells[self.system].unique()) > 1 and not bool(cells[self.scenario].duplicated().any())
+        shared = bool(cells[self.scenario].duplicated().any())
+        return len(cells[self.system].unique()) > 1 and not shared
 
-    def paired(self, frame: pd.DataFrame) -> _Paired:
+    def paired(self, frame: pd.DataFrame) -> Paired:
         """Scenarios by systems, one value in each cell; InputError for one system, or two rows of a cell."""
-        system, scenario = self.system, self.scenario
-        check_columns(frame, system, scenario, self.value)
-        systems, scenarios = _two_levels(frame[system]), levels(frame[scenario])
-        twice = frame[frame.duplicated([system, scenario]).to_numpy()]
-        if len(twice):
-            who, where = twice[[system, scenario]].iloc[:1].to_dict("split")["data"][0]
-            told = f"more than one row for {system}={who!r}, {scenario}={where!r}"
-            mend = f"average first with frame.groupby([{system!r}, {scenario!r}])"
-            raise InputError(f"{told}; paired statistics need one value each: {mend}")
+        check_columns(frame, self.system, self.scenario, self.value)
+        systems = _two_levels(frame[self.system])
+        scenarios = levels(frame[self.scenario])
+        self._check_single(frame)
         values = np.full((len(scenarios), len(systems)), np.nan)
-        row = pd.Index(scenarios).get_indexer(frame[scenario])
-        values[row, pd.Index(systems).get_indexer(frame[system])] = numbers(frame, self.value)
-        return _Paired(systems, values)
+        row = pd.Index(scenarios).get_indexer(frame[self.scenario])
+        column = pd.Index(systems).get_indexer(frame[self.system])
+        values[row, column] = numbers(frame, self.value)
+        return Paired(systems, values)
 
-    def differences(self, frame: pd.DataFrame, least: int = 2) -> Iterator[_Difference]:
+    def _check_single(self, frame: pd.DataFrame) -> None:
+        keys = [self.system, self.scenario]
+        repeated = frame.loc[frame.duplicated(keys).to_numpy(), keys]
+        if len(repeated):
+            system, scenario = repeated.iloc[:1].to_dict("split")["data"][0]
+            cell = f"more than one row for {self.system}={system!r}, {self.scenario}={scenario!r}"
+            mend = f"average first with frame.groupby({keys!r})"
+            raise InputError(f"{cell}; paired statistics need one value each: {mend}")
+
+    def differences(self, frame: pd.DataFrame, least: int = 2) -> Iterator[Difference]:
         """``a - b`` for every pair, over the scenarios of both; InputError for fewer than ``least``."""
         paired = self.paired(frame)
-        for i, j in check_pairs(paired.systems, self.pairs):
+        for i, j in paired.columns(self.pairs):
             a, b = paired.systems[i], paired.systems[j]
-            both = paired.values[:, [i, j]]
-            kept = both[~np.isnan(both).any(axis=1)]
-            if len(kept) < least:
-                few = f"{a!r} and {b!r} share {len(kept)} scenarios, at least {least} are needed"
+            values = paired.values[:, [i, j]]
+            both = values[~np.isnan(values).any(axis=1)]
+            if len(both) < least:
+                few = f"{a!r} and {b!r} share {len(both)} scenarios, at least {least} are needed"
                 raise InputError(f"{few}; run the missing ones or leave the pair out")
-            yield _Difference(a, b, kept, len(both) - len(kept))
+            yield Difference(a, b, both, len(values) - len(both))
+
+    def pair_table(self, frame: pd.DataFrame, test: Callable[[Difference], Facts]) -> pd.DataFrame:
+        """A row a pair: the two systems, what the test says of their difference, the scenarios it used."""
+        rows = []
+        for pair in self.differences(frame):
+            row = {"a": pair.a, "b": pair.b, **test(pair), "n": len(pair.both), "n_missing": pair.missing}
+            rows.append(row)
+        return pd.DataFrame(rows)
 
 
 def check_columns(frame: pd.DataFrame, *columns: str) -> None:
     """Raise InputError naming the columns that the frame lacks and those it has."""
-    absent = [column for column in columns if column not in frame.columns]
+    absent = [repr(column) for column in columns if column not in frame.columns]
     if absent:
-        known = f"the frame has {', '.join(map(repr, frame.columns))}; name the right one by its argument"
-        raise InputError(f"no column {', '.join(map(repr, absent))}; {known}")
+        present = ", ".join(map(repr, frame.columns))
+        raise InputError(
+            f"no column {', '.join(absent)}; the frame has {present}; name the right one by its argument"
+        )
 
 
 def numbers(frame: pd.DataFrame, column: str) -> Floats:
@@ -167,7 +213,7 @@ def numbers(frame: pd.DataFrame, column: str) -> Floats:
 def levels(labels: pd.Series) -> list[Any]:
     """The labels that occur, in category order if categorical, else sorted (as text if mixed)."""
     if labels.isna().any():
-        lack = f"column {labels.name!r} has {int(labels.isna().sum())} missing labels"
+        lack = f"column {labels.name!r} has {labels.isna().sum()} missing labels"
         raise InputError(f"{lack}; every row needs one: fill or drop those rows")
     present = labels.unique().tolist()
     if isinstance(labels.dtype, pd.CategoricalDtype):
@@ -179,21 +225,23 @@ def levels(labels: pd.Series) -> list[Any]:
 
 
 def _two_levels(labels: pd.Series) -> list[Any]:
-    found = levels(labels)
-    if len(found) < 2:
-        raise InputError(f"{len(found)} systems in {labels.name!r}: {found}; at least 2 are needed")
-    return found
+    systems = levels(labels)
+    if len(systems) < 2:
+        raise InputError(f"{len(systems)} systems in {labels.name!r}: {systems}; at least 2 are needed")
+    return systems
 
 
 def check_pairs(systems: list[Any], pairs: Pairs | None) -> list[tuple[int, int]]:
     """Column numbers of the pairs, all pairs for None; raises InputError for an unknown system."""
     if pairs is None:
         return list(combinations(range(len(systems)), 2))
+    columns = []
     for pair in pairs:
         unknown = [name for name in pair if name not in systems]
         if len(pair) != 2 or unknown or pair[0] == pair[1]:
             raise InputError(f"pair {tuple(pair)!r}: expected two different systems of {systems}")
-    return [(systems.index(a), systems.index(b)) for a, b in pairs]
+        columns.append((systems.index(pair[0]), systems.index(pair[1])))
+    return columns
 
 
 def rankable(values: Floats) -> Floats:

@@ -5,7 +5,7 @@ import math
 import re
 import string
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,9 +13,11 @@ import pandas as pd
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import listing
 from crs_lib.stats.design import Design
-from crs_lib.stats.estimates import cluster_bootstrap, cluster_bootstrap_differences, cost_interval
+from crs_lib.stats.estimate import EQUIVALENT, HIGHER, LOWER, Estimate, cost_interval, verdict
 from crs_lib.stats.groups import independent_pairs
-from crs_lib.stats.words import interval_in_words
+from crs_lib.stats.means import difference_of, mean_of, means_of, share_of
+
+listed = listing  # as notebooks know it
 
 Columns = str | Sequence[str]
 _MOST = 3  # findings at the end of a notebook
@@ -53,102 +55,11 @@ def _escaped(sentence: str) -> str:
     return " ".join(elements.replace("](", "]\\(").replace("][", "]\\[").splitlines())
 
 
-class Estimate(NamedTuple):
-    """A quantity with its 95 % interval (NaN for fewer than two units); ``n`` counts the resampled units."""
-
-    value: float
-    low: float
-    high: float
-    n: int
-
-    @property
-    def excludes_zero(self) -> bool:
-        """Whether the whole interval lies on one side of 0; False without an interval."""
-        return bool(self.low > 0 or self.high < 0)
-
-    @property
-    def doubt(self) -> str:
-        """What a sentence adds after the interval: nothing, or that the interval includes 0."""
-        return "" if self.excludes_zero else ", an interval that includes 0"
-
-    @property
-    def turned(self) -> "Estimate":
-        """The same estimate with the other sign: that of ``b - a`` instead of ``a - b``."""
-        return Estimate(-self.value, -self.high, -self.low, self.n)
-
-    @classmethod
-    def of(cls, row: "Mapping[str, Any] | pd.Series[Any]", value: str = "mean", n: str = "n") -> "Estimate":
-        """The estimate of a table's row: the column ``value`` with ``low`` and ``high``, ``n`` if there."""
-        units = row[n] if n in row and not pd.isna(row[n]) else 0
-        return cls(float(row[value]), float(row["low"]), float(row["high"]), int(units))
-
-    def verdict(self, smallest: float = 0.0) -> str:
-        """The interval of a difference in words: higher or lower, equivalent, or not shown to differ."""
-        if self.excludes_zero:
-            return "higher than" if self.value > 0 else "lower than"
-        inside = self.low >= -smallest and self.high <= smallest
-        return "equivalent to" if smallest and inside else "not shown to differ from"
-
-    def __str__(self) -> str:
-        """As printed: ``0.12 [0.08, 0.16]``."""
-        return interval_in_words(self.value, self.low, self.high)
-
-    def __format__(self, spec: str) -> str:
-        """``{mean}`` as printed, ``{mean:%}`` in percent, ``{mean:.0f}`` with so many decimals."""
-        if spec and spec != "%":
-            low, high = (format(one, spec) for one in (self.low, self.high))
-            return f"{format(self.value, spec)} [{low}, {high}]".replace("-", "−")
-        return self.percent if spec else str(self)
-
-    @property
-    def percent(self) -> str:
-        """A share as printed: ``41 % [35, 47]``."""
-        scaled = [100 * one for one in (self.value, self.low, self.high)]
-        places = 0 if not scaled[2] - scaled[1] < 2 or scaled[2] == scaled[1] else 1
-        value, low, high = (f"{one:.{places}f}".replace("-", "−") for one in scaled)
-        return f"{value} %" + (" (no interval)" if math.isnan(self.low) else f" [{low}, {high}]")
+_SHOWS = {HIGHER: "higher than", LOWER: "lower than", EQUIVALENT: "equivalent to"}
 
 
-def mean_of(frame: pd.DataFrame, value: str, *, scenario: str = "scenario") -> Estimate:
-    """Mean of a column over all rows that have a value, scenarios resampled; NaN without any."""
-    means = means_of(frame.assign(_all="all"), value, system="_all", scenario=scenario)
-    return means.get("all", Estimate(math.nan, math.nan, math.nan, 0))
-
-
-def means_of(
-    frame: pd.DataFrame, value: str, *, system: str = "system", scenario: str = "scenario"
-) -> dict[str, Estimate]:
-    """:func:`mean_of` each system that has a value, by name, in the order of the frame."""
-    names = frame[system].astype(str)
-    known = frame.assign(**{system: names, value: frame[value].astype(float)})
-    if not len(known):
-        return {}
-    found = cluster_bootstrap(known, Design(system, scenario, value)).set_index("system")
-    rows = {name: Estimate.of(found.loc[name], n="clusters") for name in dict.fromkeys(names)}
-    return {name: one for name, one in rows.items() if one.n}
-
-
-def share_of(frame: pd.DataFrame, value: str, *, scenario: str = "scenario") -> Estimate:
-    """Share in [0, 1] of the rows where a column is true, scenarios resampled; where all rows agree, with
-    Wilson's interval of the scenarios. Source: Wilson (1927), JASA 22.
-    """
-    found = mean_of(frame, value, scenario=scenario)
-    if found.n and found.value in (0.0, 1.0):
-        from statsmodels.stats.proportion import proportion_confint
-
-        low, high = proportion_confint(round(found.value * found.n), found.n, method="wilson")
-        return found._replace(low=max(0.0, float(low)), high=min(1.0, float(high)))
-    return found
-
-
-def difference_of(
-    frame: pd.DataFrame, a: str, b: str, value: str, *, system: str = "system", scenario: str = "scenario"
-) -> Estimate:
-    """Mean of ``a`` minus mean of ``b`` over shared scenarios; independent samples where they share none."""
-    names = frame[system].astype(str)
-    two = frame.assign(**{system: names, value: frame[value].astype(float)})[names.isin([a, b])]
-    design = Design(system, scenario, value, [(a, b)])
-    return Estimate.of(cluster_bootstrap_differences(two, design).iloc[0], "diff")
+def _doubt(one: Estimate) -> str:
+    return "" if one.excludes_zero else ", an interval that includes 0"
 
 
 def learnt(*findings: Finding) -> Sentences:
@@ -201,7 +112,8 @@ def finding_gap(
     if math.isnan(gap.low):
         shared = _counted(gap.n, by.removesuffix("_id"))
         return finding_none(none or f"{a} and {b} share {shared}, too few for an interval")
-    known = {"a": a, "b": b, "n": gap.n, "doubt": gap.doubt, "verdict": gap.verdict(smallest)}
+    known = {"a": a, "b": b, "n": gap.n, "doubt": _doubt(gap)}
+    known["verdict"] = _SHOWS.get(verdict(gap, smallest), "not shown to differ from")
     size = gap.turned if gap.excludes_zero and gap.value < 0 else gap
     known |= {"gap": size, "a_mean": means[a], "b_mean": means[b]}
     return _sentence(template, known | words)
@@ -311,9 +223,9 @@ def _of_columns(
     first = found[names[0]]
     if any(math.isnan(one.low) for one in found.values()):
         return finding_none(none or f"one {by.removesuffix('_id')} leaves no interval")
-    shown: dict[str, Any] = {name: one.percent if word == "share" else one for name, one in found.items()}
+    shown: dict[str, Any] = {name: f"{one:%}" if word == "share" else one for name, one in found.items()}
     rows = int(frame[names[0]].notna().sum())
-    known = {word: shown[names[0]], "n": first.n, "rows": rows, "doubt": first.doubt}
+    known = {word: shown[names[0]], "n": first.n, "rows": rows, "doubt": _doubt(first)}
     return _sentence(template, shown | known | words)
 
 

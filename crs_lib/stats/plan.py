@@ -10,16 +10,19 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, Settings
 from crs_lib.stats.groups import METHODS
 
+CONFIRMATORY, EXPLORATORY = "confirmatory", "exploratory"
+_FAMILIES = {CONFIRMATORY: "holm", EXPLORATORY: "benjamini_hochberg"}
+
 
 def _pair(pair: Any) -> tuple[str, str]:
-    if not isinstance(pair, list | tuple) or len(set(map(str, pair))) != 2 or len(pair) != 2:
+    names = [str(name) for name in pair] if isinstance(pair, list | tuple) else []
+    if len(names) != 2 or names[0] == names[1]:
         raise InputError(f"contrast {pair!r}: expected two different systems, such as [tracker, amnesiac]")
-    return str(pair[0]), str(pair[1])
+    return names[0], names[1]
 
 
 Pair = Annotated[tuple[str, str], PlainValidator(_pair)]
 Share = Annotated[float, Field(gt=0, lt=1)]
-_FAMILIES = {"confirmatory": "holm", "exploratory": "benjamini_hochberg"}
 
 
 class Plan(Settings):
@@ -52,13 +55,15 @@ class Plan(Settings):
         """Outcomes are named once, and each family has a correction."""
         for family, method in self.families.items():
             if family not in _FAMILIES or method not in METHODS:
-                known = f"{' or '.join(_FAMILIES)} with one of {', '.join(METHODS)}"
-                raise InputError(f"plan: families has {family!r} with {method!r}; expected {known}")
+                expected = f"{' or '.join(_FAMILIES)} with one of {', '.join(METHODS)}"
+                raise InputError(f"plan: families has {family!r} with {method!r}; expected {expected}")
         if len(set(self.outcomes)) < len(self.outcomes):
             raise InputError(f"plan: outcomes {self.outcomes}: each may be named once")
-        if stray := set(self.lower_is_better) - set(self.outcomes):
-            told = f"lower_is_better names {sorted(stray)}, which are no outcomes of the plan"
-            raise InputError(f"plan: {told}")
+        stray = set(self.lower_is_better) - set(self.outcomes)
+        if stray:
+            raise InputError(
+                f"plan: lower_is_better names {sorted(stray)}, which are no outcomes of the plan"
+            )
 
 
 @safety.reader("a plan of the analysis")
@@ -66,7 +71,8 @@ def read_plan(plan: Mapping[str, Any] | Plan) -> Plan:
     """The plan with its defaults, every entry checked; InputError for a missing, unknown or unusable key."""
     if isinstance(plan, Plan):
         return plan
-    read = Plan(**{**plan, "families": _FAMILIES | dict(plan.get("families", {}))})
-    if not read.contrasts:
+    families = _FAMILIES | dict(plan.get("families", {}))
+    checked = Plan(**{**plan, "families": families})
+    if not checked.contrasts:
         raise InputError("plan: contrasts is empty; name at least one pair of systems")
-    return read
+    return checked

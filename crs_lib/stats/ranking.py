@@ -1,69 +1,117 @@
 """Who is ahead, and how sure is that: the leaderboard, and which systems tie."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from itertools import combinations
 from string import ascii_lowercase
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import scipy
 
+from crs_lib.stats.bootstrap import bootstrap_weights
 from crs_lib.stats.design import USUAL, Design, Floats, rankable
-from crs_lib.stats.estimates import bootstrap_weights, cost_interval
+from crs_lib.stats.estimate import cost_interval
+
+
+class _Draws(NamedTuple):
+    """The values of every system, and their means in every bootstrap draw."""
+
+    names: list[Any]
+    samples: Sequence[Floats]
+    means: Floats
+    n: int
+    missing: int
 
 
 def leaderboard(
-    frame: pd.DataFrame, design: Design = USUAL, *, apart: Collection[frozenset[Any]],
+    frame: pd.DataFrame,
+    design: Design = USUAL,
+    *,
+    apart: Collection[frozenset[Any]],
     higher_is_better: bool = True,
-) -> pd.DataFrame:  # fmt: skip
-    """Systems by mean, best first, over the scenarios of all (unless systems met different users): interval
-    of the mean, ``rank_low`` and ``rank_high`` in the design's confidence of the bootstrap draws, ``p_best``
-    the share of draws in which a system leads. Two share a letter in ``tied`` unless ``apart`` holds the
-    pair. Raises InputError for fewer than 2 systems or complete scenarios. Source: Hall and Miller (2009),
-    Ann. Stat. 37 (ranks); Piepho (2004), JCGS 13 (letters).
+) -> pd.DataFrame:
+    """Systems by mean, best first, over the scenarios of all (unless systems met different users).
+
+    Interval of the mean, ``rank_low`` and ``rank_high`` in the design's confidence of the bootstrap draws,
+    ``p_best`` the share of draws in which a system leads. Two share a letter in ``tied`` unless ``apart``
+    holds the pair. Raises InputError for fewer than 2 systems or complete scenarios. Source: Hall and Miller
+    (2009), Ann. Stat. 37 (ranks); Piepho (2004), JCGS 13 (letters).
     """
-    if design.independent(frame):
-        names, samples, missing = design.groups(frame)
-        each = [_drawn(x[:, None], design.resamples, seed) for seed, x in enumerate(samples, design.seed)]
-        draws, n, lost = np.hstack(each), min(map(len, samples)), sum(missing)
-    else:
-        paired = design.paired(frame)
-        x = paired.complete()
-        names, samples = paired.systems, list(x.T)
-        n, lost = len(x), len(paired.values) - len(x)
-        draws = _drawn(x, design.resamples, design.seed)
-    sign, k = -1.0 if higher_is_better else 1.0, len(samples)
-    scores = rankable(sign * np.array([sample.mean() for sample in samples]))
-    drawn = scipy.stats.rankdata(np.round(sign * draws, 12), axis=1)
-    first = drawn == drawn.min(axis=1, keepdims=True)
-    low, high = np.quantile(drawn, [design.alpha / 2, 1 - design.alpha / 2], axis=0, method="inverted_cdf")
-    alike = [frozenset(pair) not in apart for pair in combinations(names, 2)]
+    draws = _apart_draws(frame, design) if design.independent(frame) else _paired_draws(frame, design)
+    sign = -1.0 if higher_is_better else 1.0
+    means = np.array([sample.mean() for sample in draws.samples])
+    scores = rankable(sign * means)
+    ranks = scipy.stats.rankdata(np.round(sign * draws.means, 12), axis=1)
+    first = ranks == ranks.min(axis=1, keepdims=True)
+    tails = [design.alpha / 2, 1 - design.alpha / 2]
+    low, high = np.quantile(ranks, tails, axis=0, method="inverted_cdf")
     order = np.argsort(scores, kind="stable").tolist()
-    means = [cost_interval(column, design.confidence)[:3] for column in samples]
-    board = pd.DataFrame(means, columns=["mean", "low", "high"]).assign(
-        rank=scipy.stats.rankdata(scores), rank_low=low, rank_high=high,
-        p_best=(first / first.sum(axis=1, keepdims=True)).mean(axis=0),
-        tied=_tied_sets(k, alike, order), n=n, n_missing=lost,
-    )  # fmt: skip
-    board.insert(0, "system", names)
+    differ = [frozenset(pair) in apart for pair in combinations(draws.names, 2)]
+    intervals = [cost_interval(sample, design.confidence)[:3] for sample in draws.samples]
+    board = pd.DataFrame(intervals, columns=["mean", "low", "high"])
+    board.insert(0, "system", draws.names)
+    board["rank"] = scipy.stats.rankdata(scores)
+    board["rank_low"] = low
+    board["rank_high"] = high
+    board["p_best"] = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)
+    board["tied"] = _letters(differ, order)
+    board["n"] = draws.n
+    board["n_missing"] = draws.missing
     return board.iloc[order].reset_index(drop=True)
 
 
-def _drawn(x: Floats, resamples: int, seed: int) -> Floats:
+def _apart_draws(frame: pd.DataFrame, design: Design) -> _Draws:
+    names, samples, missing = design.groups(frame)
+    columns = []
+    for number, sample in enumerate(samples):
+        columns.append(_drawn_means(sample[:, None], design.resamples, design.seed + number))
+    n = min(len(sample) for sample in samples)
+    return _Draws(names, samples, np.hstack(columns), n, sum(missing))
+
+
+def _paired_draws(frame: pd.DataFrame, design: Design) -> _Draws:
+    paired = design.paired(frame)
+    x = paired.complete()
+    means = _drawn_means(x, design.resamples, design.seed)
+    return _Draws(paired.systems, list(x.T), means, len(x), len(paired.values) - len(x))
+
+
+def _drawn_means(x: Floats, resamples: int, seed: int) -> Floats:
     """The mean of every column in every bootstrap draw of the rows."""
-    return np.vstack([weights @ x / len(x) for weights in bootstrap_weights(len(x), resamples, seed)])
+    blocks = [weights @ x / len(x) for weights in bootstrap_weights(len(x), resamples, seed)]
+    return np.vstack(blocks)
 
 
-def _tied_sets(k: int, alike: Any, order: list[int]) -> list[str]:
-    """Letters of every system: each letter is a largest set of systems no two of which differ."""
-    sets = [frozenset(range(k))]
-    for (i, j), same in zip(combinations(range(k), 2), alike, strict=True):
-        if not same:  # insert: split every set that holds both; absorb: drop what lies in another
-            split = [s - {drop} for s in sets if {i, j} <= s for drop in (i, j)]
-            sets = [s for s in sets if not {i, j} <= s] + split
-            sets = [s for s in dict.fromkeys(sets) if not any(s < other for other in sets)]
-    place = {system: position for position, system in enumerate(order)}
-    sets.sort(key=lambda s: sorted(place[i] for i in s))
-    letters = [ascii_lowercase[n % 26] + ("" if n < 26 else str(n // 26)) for n in range(len(sets))]
-    return ["".join(letter for letter, s in zip(letters, sets, strict=True) if i in s) for i in range(k)]
+def _letters(differ: Sequence[bool], order: Sequence[int]) -> list[str]:
+    """Letters of every system: each letter is a largest set of systems no two of which differ.
+
+    ``differ`` says it of every pair, in the order of :func:`itertools.combinations`.
+    """
+    sets = [frozenset(order)]
+    for (i, j), apart in zip(combinations(range(len(order)), 2), differ, strict=True):
+        if apart:
+            sets = _split(sets, i, j)
+    rank = {system: position for position, system in enumerate(order)}
+    sets.sort(key=lambda members: sorted(rank[i] for i in members))
+    letters = [""] * len(order)
+    for number, members in enumerate(sets):
+        letter = ascii_lowercase[number % 26]
+        if number >= 26:
+            letter += str(number // 26)
+        for i in members:
+            letters[i] += letter
+    return letters
+
+
+def _split(sets: Sequence[frozenset[int]], i: int, j: int) -> list[frozenset[int]]:
+    """Every set that holds both is split in two (insert); a set that lies in another goes (absorb)."""
+    parts = []
+    for members in sets:
+        if not {i, j} <= members:
+            parts.append(members)
+    for members in sets:
+        if {i, j} <= members:
+            parts += [members - {i}, members - {j}]
+    distinct = list(dict.fromkeys(parts))
+    return [members for members in distinct if not any(members < other for other in distinct)]

@@ -4,35 +4,20 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from crs_lib.core.text import listing
-from crs_lib.stats.analysis import Ladder
+from crs_lib.stats.analysis import Battery as Ladder
+from crs_lib.stats.estimate import Estimate, p_in_words
 from crs_lib.stats.plan import Plan, read_plan
 from crs_lib.stats.power import least_scenarios, smallest_p
 
 _CORRECTION = {"holm": "Holm", "benjamini_hochberg": "Benjamini-Hochberg"}
 
 
-listed = listing  # as notebooks know it
-
-
-def p_in_words(p: float) -> str:
-    """A p value as printed: ``p < .001``, ``p = .023``; ``p unknown`` for NaN."""
-    if np.isnan(p):
-        return "p unknown"
-    return "p < .001" if p < 0.001 else f"p = {p:.3f}".replace("0.", ".", 1)
-
-
 def interval_in_words(estimate: float, low: float, high: float) -> str:
-    """``0.12 [0.08, 0.16]``, with as many decimals as the width of the interval calls for."""
-    width = abs(high - low)
-    places = 2 if not width > 1e-9 else int(np.clip(-np.floor(np.log10(width)), 2, 6))
-    told, low_end, high_end = (f"{value:z.{places}f}".replace("-", "−") for value in (estimate, low, high))
-    if width <= 1e-9:
-        return f"{told} (too few scenarios differ)"
-    return f"{told} (no interval)" if np.isnan(width) else f"{told} [{low_end}, {high_end}]"
+    """As :class:`Estimate` prints it."""
+    return str(Estimate(estimate, low, high))
 
 
 def conclusions(results: Ladder, plan: Mapping[str, Any] | Plan) -> list[str]:

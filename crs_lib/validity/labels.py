@@ -22,8 +22,8 @@ from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.settings import Field, RunName, Seed, Settings
 from crs_lib.metrics import base
-from crs_lib.stats.agreement import read_labels
 from crs_lib.stats.effects import spearman
+from crs_lib.stats.labels import read_labels
 from crs_lib.stats.power import correlation_power, reliability
 from crs_lib.validity import agreement
 

@@ -10,10 +10,9 @@ import scipy
 
 from crs_lib import stats
 from crs_lib.stats import Design
-from crs_lib.stats.analysis import _verdict
 from crs_lib.stats.paired import rm_anova
 from crs_lib.stats.plan import read_plan
-from crs_lib.stats.words import interval_in_words, p_in_words
+from crs_lib.stats.words import interval_in_words
 from tests.helpers import refused
 
 pytestmark = pytest.mark.slow
@@ -150,8 +149,10 @@ CASES = {  # adjusted p of a difference and of equivalence, interval, sign of th
        ((0.01, 0.9, np.nan, np.nan, 1), "not settled"), ((0.01, 0.01, 0.01, 0.04, 1), "higher")],
 )  # fmt: skip
 def test_a_difference_needs_test_interval_and_ranks_and_equality_a_test_of_its_own(numbers, verdict):
-    names = ("p_wilcoxon_adjusted", "p_equivalent_adjusted", "low", "high", "ranks")
-    assert _verdict(dict(zip(names, numbers, strict=True)), read_plan(PLAN)) == verdict
+    p, alike, low, high, ranks = numbers
+    side = 0.0 if p > 0.05 else ranks
+    gap = stats.Estimate(0.0, low, high)
+    assert stats.verdict(gap, 0.05, side=side, equivalent=alike <= 0.05) == verdict
 
 
 ROW = {"diff": 0.12, "low": 0.08, "high": 0.16, "n": 50, "note": "", "verdict": "higher"}
@@ -203,7 +204,7 @@ def test_a_small_run_says_what_it_cannot_decide_and_without_any_difference_there
 
 def test_numbers_in_words():
     ps = {0.0004: "p < .001", 0.0234: "p = .023", 1.0: "p = 1.000", np.nan: "p unknown"}
-    assert [p_in_words(p) for p in ps] == list(ps.values())
+    assert [stats.p_in_words(p) for p in ps] == list(ps.values())
     intervals = {
         (0.123, 0.081, 0.158): "0.12 [0.08, 0.16]", (0.00412, 0.00311, 0.00502): "0.004 [0.003, 0.005]",
         (-0.001, -0.2, 0.2): "0.00 [−0.20, 0.20]", (0.5, np.nan, np.nan): "0.50 (no interval)",

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from scipy import stats as sp
 
 from crs_lib import stats
+from crs_lib.stats.assumptions import assumptions
 from crs_lib.stats.effects import _noncentral_f_interval, partial_eta_squared, rank_biserial
-from crs_lib.stats.groups import assumptions, one_way_anova, tukey_hsd, welch_anova
+from crs_lib.stats.groups import one_way_anova, tukey_hsd, welch_anova
 from crs_lib.stats.paired import rm_anova, tost_pairs
 from crs_lib.stats.ranking import leaderboard
 from tests.helpers import refused

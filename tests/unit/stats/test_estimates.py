@@ -11,8 +11,7 @@ from nbconvert.filters.markdown_mistune import markdown2html_mistune
 from scipy import stats as sp
 
 from crs_lib import stats
-from crs_lib.stats import Estimate, estimates
-from crs_lib.stats.findings import share_of
+from crs_lib.stats import Estimate, bootstrap, share_of
 from tests.helpers import refused
 from tests.helpers.stats_examples import matrix_frame, random_matrix
 
@@ -32,8 +31,8 @@ def test_bca_equals_scipy_up_to_monte_carlo_error():
 
 
 def test_weights_are_multinomial_and_independent_of_the_chunks():
-    whole = np.vstack(list(estimates.bootstrap_weights(7, 3000, 5)))
-    parts = list(estimates.bootstrap_weights(7, 3000, 5, width=estimates._CELLS // 100))
+    whole = np.vstack(list(bootstrap.bootstrap_weights(7, 3000, 5)))
+    parts = list(bootstrap.bootstrap_weights(7, 3000, 5, width=bootstrap.CELLS // 100))
     assert len(parts) == 30
     np.testing.assert_array_equal(whole, np.vstack(parts))
     assert (whole.sum(axis=1) == 7).all() and whole.mean() == 1.0
@@ -112,7 +111,7 @@ def test_the_interval_of_a_cost_is_that_of_t_never_of_no_width_and_covers_rare_l
     values = np.random.default_rng(1).normal(0.3, 0.3, 30)
     found = stats.cost_interval([*values, np.nan])
     low, high = sp.t.interval(0.95, 29, values.mean(), values.std(ddof=1) / np.sqrt(30))
-    assert (found.mean, found.low, found.high, found.n) == pytest.approx((values.mean(), low, high, 30))
+    assert (found.value, found.low, found.high, found.n) == pytest.approx((values.mean(), low, high, 30))
     few, many = stats.cost_interval(np.zeros(12)), stats.cost_interval(np.zeros(50))
     assert few.reason == "too few differing scenarios" and math.isnan(few.low)
     assert many.reason == "" and many.low < -0.02 and many.high > 0.02
@@ -120,8 +119,8 @@ def test_the_interval_of_a_cost_is_that_of_t_never_of_no_width_and_covers_rare_l
     assert stats.cost_interval([1.0] * 49 + [0.2]).high > 1.0 - 0.8 / 50
     top, bottom = np.array([0.0, 0.3, 0.2, 0.5] * 6), np.array([0.1, 1.0, 0.4, 1.0] * 6)
     found = stats.ratio_interval(top, bottom)
-    assert found.low < found.mean == pytest.approx(top.mean() / bottom.mean()) and found.mean < found.high
-    assert math.isnan(stats.ratio_interval([np.nan], [1.0]).mean)
+    assert found.low < found.value == pytest.approx(top.mean() / bottom.mean()) and found.value < found.high
+    assert math.isnan(stats.ratio_interval([np.nan], [1.0]).value)
     # Nine of ten scenarios cost nothing: the plain interval of 20 misses the mean in a fifth of samples.
     draw = np.random.default_rng(2)
     population = np.where(draw.random(2000) < 0.9, 0.0, draw.uniform(-0.3, 1.2, 2000))
@@ -150,12 +149,12 @@ def test_the_sentence_changes_with_the_data_and_respects_the_pairing():
 
 def test_shares_and_numbers_are_printed_in_one_form():
     frame = pd.DataFrame({"scenario": range(8), "hit": [True] * 8})
-    assert share_of(frame, "hit").percent == "100 % [68, 100]"  # 8 / (8 + 1.96²)
-    assert share_of(frame.assign(hit=False), "hit").percent == "0 % [0, 32]"
+    assert f"{share_of(frame, 'hit'):%}" == "100 % [68, 100]"  # 8 / (8 + 1.96²)
+    assert f"{share_of(frame.assign(hit=False), 'hit'):%}" == "0 % [0, 32]"
     assert math.isnan(share_of(frame.assign(hit=None), "hit").value)
     assert str(Estimate(-0.004, -0.2, 0.2, 5)) == "0.00 [−0.20, 0.20]"
-    assert Estimate(0.412, 0.35, 0.47, 5).percent == "41 % [35, 47]"
-    assert Estimate(0.5, math.nan, math.nan, 1).percent == "50 % (no interval)"
+    assert f"{Estimate(0.412, 0.35, 0.47, 5):%}" == "41 % [35, 47]"
+    assert f"{Estimate(0.5, math.nan, math.nan, 1):%}" == "50 % (no interval)"
     assert stats.listed(["a"]) == "a" and stats.listed(["a", "b", "c"]) == "a, b and c"
 
 

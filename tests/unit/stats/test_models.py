@@ -15,7 +15,7 @@ from statsmodels.duration.hazard_regression import PHReg
 from statsmodels.stats.power import TTestPower
 
 from crs_lib import stats
-from crs_lib.stats.agreement import _masi_distance
+from crs_lib.stats.agreement import masi_distance
 from crs_lib.stats.mixed import mixed_model
 from crs_lib.stats.paired import rm_anova
 from crs_lib.stats.power import _wilcoxon_power, contrast_curves, contrast_power, least_scenarios, smallest_p
@@ -348,13 +348,13 @@ def test_masi_is_passonneaus_distance_and_nominal_for_single_labels():
     """Passonneau (2006): Jaccard times 1, 2/3 (one holds the other), 1/3 (overlap) or 0 (disjoint)."""
     cases = [({1, 2}, {1, 2}, 0), ({1, 2}, {1, 2, 3, 4}, 2 / 3), ({1, 2}, {2, 3}, 8 / 9), ({1}, {2}, 1)]
     for a, b, distance in [*cases, ([], [], 0), ([], [1], 1)]:
-        assert _masi_distance(a, b) == pytest.approx(distance)
+        assert masi_distance(a, b) == pytest.approx(distance)
     singles = ratings(KRIPPENDORFF)
     sets = singles.assign(value=[None if v != v else frozenset([v]) for v in singles["value"]])
     assert alpha(sets, "masi")["alpha"] == pytest.approx(alpha(singles, "nominal")["alpha"])
     coded = {1.0: {"a"}, 2.0: {"a", "b"}, 3.0: {"b", "c"}, 4.0: set(), 5.0: {"a", "b", "c"}}
     mixed = singles.assign(value=[None if v != v else coded[v] for v in singles["value"]])
-    expected = slow_alpha(KRIPPENDORFF, lambda a, b: _masi_distance(coded[a], coded[b]))
+    expected = slow_alpha(KRIPPENDORFF, lambda a, b: masi_distance(coded[a], coded[b]))
     assert alpha(mixed, "masi")["alpha"] == pytest.approx(expected)
 
 
