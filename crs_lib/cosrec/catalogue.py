@@ -8,10 +8,10 @@ depend on their number, on the workers or on a restart.
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from crs_lib.cosrec.catalogue_tables import (
     KINDS,
     Job,
     Part,
+    Progress,
     Source,
     finished,
     join,
@@ -34,41 +35,44 @@ from crs_lib.cosrec.catalogue_tables import (
 from crs_lib.runs import processes
 
 _ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst")
+_PACKAGES = ("duckdb", "msgspec", "zstandard")
 _PART = 512 * 2**20  # bytes of input text for one part of the join
 _MOST_PARTS = 5_000
+_PACKED = 5  # bytes of text in a byte of a packed file, about
 # The options that decide the result.
 _CONTENT = {"legacy", "shortest", "letters", "title_latin", "text_latin", "most_reviews"}
-_Facts = dict[str, dict[str, Any]]  # of finished tables, by kind and category
 
 
-def _sources(metas: Path, reviews: Path) -> tuple[tuple[Source, ...], list[str]]:
+def find_sources(metas: Path, reviews: Path) -> tuple[tuple[Source, ...], list[str]]:
     """Categories that have both files, by name, and those that lack one. ``meta_<category>.jsonl`` in one
     folder, ``<category>.jsonl`` in the other, packed (.gz, .zst) or not. Raises RunError where no category
     has both.
     """
-    described, reviewed = _by_category(metas, "meta_"), _by_category(reviews, "")
+    described = _by_category(metas, "meta_")
+    reviewed = _by_category(reviews, "")
     if metas.resolve() == reviews.resolve():
         reviewed = {name: path for name, path in reviewed.items() if not name.startswith("meta_")}
-    if not (both := sorted(described.keys() & reviewed.keys())):
+    both = sorted(described.keys() & reviewed.keys())
+    if not both:
         where = f"{paths.shown(metas)} and {paths.shown(reviews)}"
         raise RunError(f"no category with meta_<category>.jsonl and <category>.jsonl (.gz, .zst) in {where}")
-    found = (Source(name, str(described[name]), str(reviewed[name])) for name in both)
-    return tuple(found), sorted(described.keys() ^ reviewed.keys())
+    sources = tuple(Source(name, str(described[name]), str(reviewed[name])) for name in both)
+    return sources, sorted(described.keys() ^ reviewed.keys())
 
 
 def _by_category(folder: Path, prefix: str) -> dict[str, Path]:
     if not folder.is_dir():
         raise RunError(f"no folder {paths.shown(folder)}; name the one with the downloaded files")
-    out: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
         stem, dot, ends = path.name.partition(".jsonl")
-        name = stem.removeprefix(prefix)
         if dot + ends not in _ENDINGS or not path.name.startswith(prefix):
             continue
-        if name in out:
-            raise InputError(f"category {name!r} stands in {out[name].name} and {path.name}; keep one")
-        out[name] = path
-    return out
+        name = stem.removeprefix(prefix)
+        if name in files:
+            raise InputError(f"category {name!r} stands in {files[name].name} and {path.name}; keep one")
+        files[name] = path
+    return files
 
 
 def build(metas: Path, reviews: Path, out: Path, options: Options) -> dict[str, Any]:
@@ -80,27 +84,25 @@ def build(metas: Path, reviews: Path, out: Path, options: Options) -> dict[str, 
     """
     if not out.name.endswith(_ENDINGS):
         raise InputError(f"{out.name!r}: the output must end in {' or '.join(_ENDINGS)}")
-    todo, ignored = _sources(metas, reviews)
-    _keep_apart(out, todo, (metas, reviews))
-    if lacking := [name for name in ("duckdb", "msgspec", "zstandard") if not find_spec(name)]:
+    sources, ignored = find_sources(metas, reviews)
+    _keep_apart(out, sources, (metas, reviews))
+    lacking = [name for name in _PACKAGES if not find_spec(name)]
+    if lacking:
         raise InputError(f'the catalogue needs {", ".join(lacking)}: pip install "crs-lib[data]"')
     work = _beside(out, "work")
     with locked(work, f"another process is making {work.stem}; wait for it or choose another output"):
         _check_settings(work, options)
-        number = options.parts or _parts(todo)
-        job = Job(work, options, todo, sorted_tables=number > 1)
+        number = options.parts or _parts(sources)
+        job = Job(work, options, sources, sorted_tables=number > 1)
         try:
             _read(job)
         finally:
-            files = (work / kind / f"{s.name}.quarantine.jsonl" for s in todo for kind in KINDS)
-            found = ((path, entry) for path in files if path.exists() for entry in tables.read_jsonl(path))
-            lines = ({"category": path.name.removesuffix(".quarantine.jsonl"), **one} for path, one in found)
-            tables.write_jsonl(_beside(out, "quarantine.jsonl"), lines)
-        facts = {kind: {source.name: job.facts(kind, source) or {} for source in todo} for kind in KINDS}
+            tables.write_jsonl(_beside(out, "quarantine.jsonl"), _quarantined(job))
+        facts = {kind: _facts(job, kind) for kind in KINDS}
         parts = parts_of(job, number, tables.fingerprint(facts))
-        joined = _join(job, parts)
+        counts = _join(job, parts)
         write_output(out, [work / "joined" / part.name for part in parts])
-        manifest = _manifest(job, ignored, facts, joined)
+        manifest = _manifest(job, ignored, facts, counts)
         tables.write_json(_beside(out, "manifest.json"), manifest)
     if not options.keep_work:
         shutil.rmtree(work)
@@ -111,99 +113,165 @@ def _beside(out: Path, ends: str) -> Path:
     return out.with_name(f"{out.name}.{ends}")
 
 
-def _keep_apart(out: Path, todo: Sequence[Source], folders: Iterable[Path]) -> None:
+def _keep_apart(out: Path, sources: Sequence[Source], folders: Iterable[Path]) -> None:
     """InputError where an output would replace an input, or a file of an input folder not made here."""
-    paths.apart((out, _beside(out, "quarantine.jsonl")), _files(todo))
+    paths.apart((out, _beside(out, "quarantine.jsonl")), _files(sources))
     made_here = _beside(out, "manifest.json").exists() or _beside(out, "work").exists()
     if out.exists() and not made_here:
-        files = chain.from_iterable(folder.iterdir() for folder in folders)
-        paths.apart((out,), (path for path in files if path.name.endswith(_ENDINGS)))
+        for folder in folders:
+            paths.apart((out,), [path for path in folder.iterdir() if path.name.endswith(_ENDINGS)])
 
 
-def _files(todo: Sequence[Source]) -> list[Path]:
-    return [Path(path) for source in todo for path in (source.metas, source.reviews)]
+def _files(sources: Iterable[Source]) -> list[Path]:
+    files = []
+    for source in sources:
+        files += [Path(source.metas), Path(source.reviews)]
+    return files
 
 
 def _check_settings(work: Path, options: Options) -> None:
     """Continue only what was begun with these settings; RunError for others."""
-    plan, now = work / "plan.json", options.model_dump(include=_CONTENT)
-    before = json.loads(plan.read_text(encoding="utf-8"))["settings"] if plan.exists() else now
-    if differ := [f"{k}: {v} there, {now[k]} now" for k, v in before.items() if v != now[k]]:
-        raise RunError(f"{paths.shown(work)} has other settings ({'; '.join(differ)}); use them or remove it")
-    tables.write_json(plan, {"settings": now})
+    path = work / "plan.json"
+    settings = options.model_dump(include=_CONTENT)
+    if path.exists():
+        begun = json.loads(path.read_text(encoding="utf-8"))["settings"]
+        differ = [
+            f"{key}: {begun[key]} there, {settings[key]} now" for key in begun if begun[key] != settings[key]
+        ]
+        if differ:
+            other = "; ".join(differ)
+            raise RunError(f"{paths.shown(work)} has other settings ({other}); use them or remove it")
+    tables.write_json(path, {"settings": settings})
 
 
-def _parts(todo: Sequence[Source]) -> int:
-    """Parts for inputs of this size; packed text is about five times as long."""
-    size = sum(path.stat().st_size * (1 if path.suffix == ".jsonl" else 5) for path in _files(todo))
+def _parts(sources: Sequence[Source]) -> int:
+    """Parts for inputs of this size."""
+    size = 0
+    for path in _files(sources):
+        packed = 1 if path.suffix == ".jsonl" else _PACKED
+        size += path.stat().st_size * packed
     return max(1, min(_MOST_PARTS, size // _PART))
+
+
+def _quarantined(job: Job) -> Iterator[dict[str, Any]]:
+    """The lines of all categories that could not be read."""
+    for source in job.sources:
+        for kind in KINDS:
+            path = job.work / kind / f"{source.name}.quarantine.jsonl"
+            if path.exists():
+                for line in tables.read_jsonl(path):
+                    yield {"category": source.name, **line}
+
+
+def _facts(job: Job, kind: str) -> dict[str, dict[str, Any]]:
+    """The facts of the tables of a kind, by category."""
+    return {source.name: job.facts(kind, source) or {} for source in job.sources}
+
+
+@dataclass
+class _Tasks:
+    """Tasks of one kind, the size of each, and how many bytes or parts were finished before."""
+
+    do: "partial[None]"
+    total: int
+    failed: str
+    sizes: dict[Any, int] = field(default_factory=dict)
+
+    def run(self, options: Options, label: str, unit: str) -> None:
+        """Do every task, here or in local processes; RunError naming the first that failed, at the end. A
+        failing task does not stop the others.
+        """
+        done = self.total - sum(self.sizes.values())
+        with bar(self.total, done=done, label=label, unit=unit) as shown:
+            if options.workers > 1 and len(self.sizes) > 1:
+                errors = self._in_processes(options.workers, shown.update)
+            else:
+                errors = self._here(shown.update)
+        if errors:
+            first = errors[min(errors)]
+            raise RunError(f"{len(errors)} of {len(self.sizes)} {self.failed}; the first: {first}")
+
+    def _here(self, progress: Progress) -> dict[int, str]:
+        errors = {}
+        for number, task in enumerate(self.sizes):
+            error = _error_of(partial(self.do, task, progress))
+            if error:
+                errors[number] = error
+        return errors
+
+    def _in_processes(self, workers: int, progress: Progress) -> dict[int, str]:
+        errors = {}
+        tasks = list(self.sizes)
+        with processes.submitter(self.do, None, min(workers, len(tasks))) as (submit, width):
+            submitted = processes.completed(lambda number: submit(tasks[number]), range(len(tasks)), width)
+            for number, future in submitted:
+                error = _error_of(future.result)
+                if error:
+                    errors[number] = error
+                progress(self.sizes[tasks[number]])
+        return errors
+
+
+def _error_of(wait: Callable[[], object]) -> str:
+    """The error of a task in words; empty for none."""
+    try:
+        wait()
+    except (ValueError, RuntimeError) as error:
+        return str(error)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def _read(job: Job) -> None:
     """Make the tables that are not finished, one task a category; RunError, at the end, if any failed."""
-    size = {
-        s: {kind: Path(getattr(s, kind)).stat().st_size for kind in KINDS if job.facts(kind, s) is None}
-        for s in job.sources
-    }
-    waiting = {source: sum(missing.values()) for source, missing in size.items() if missing}
     total = sum(path.stat().st_size for path in _files(job.sources))
-    with bar(total, done=total - sum(waiting.values()), label="read", unit="B") as shown:
-        failed = "categories could not be read"
-        _do_all(partial(read_category, job), waiting, job.options, shown.update, failed)
+    tasks = _Tasks(partial(read_category, job), total, "categories could not be read")
+    for source in job.sources:
+        missing = [kind for kind in KINDS if job.facts(kind, source) is None]
+        if missing:
+            tasks.sizes[source] = sum(source.file(kind).stat().st_size for kind in missing)
+    tasks.run(job.options, "read", "B")
 
 
 def _join(job: Job, parts: Sequence[Part]) -> Counter[str]:
     """Join the parts that are not finished; returns the counts of all."""
-    folder, total = job.work / "joined", Counter[str]()
-    waiting = {part: 1 for part in parts if finished(folder, part.name, part.of) is None}
-    with bar(len(parts), done=len(parts) - len(waiting), label="join", unit="part") as shown:
-        _do_all(partial(join, job), waiting, job.options, shown.update, "parts could not be joined")
+    folder = job.work / "joined"
+    tasks = _Tasks(partial(join, job), len(parts), "parts could not be joined")
     for part in parts:
-        total.update((finished(folder, part.name, part.of) or {})["counts"])
-    return total
+        if finished(folder, part.name, part.of) is None:
+            tasks.sizes[part] = 1
+    tasks.run(job.options, "join", "part")
+    counts: Counter[str] = Counter()
+    for part in parts:
+        facts = finished(folder, part.name, part.of) or {}
+        counts.update(facts["counts"])
+    return counts
 
 
-def _do_all(
-    do: "partial[None]", tasks: dict[Any, int], options: Options, seen: Callable[[int], object], failed: str
-) -> None:
-    """Do every task, which adds so much to the progress; RunError naming the first that failed, at the end. A
-    failing task does not stop the others. They are done here or in local processes.
-    """
-    errors, every, sizes = dict[int, str](), list(tasks), list(tasks.values())
-
-    def attempt(number: int, wait: Callable[[], object], size: int) -> None:
-        try:
-            wait()
-        except Exception as error:
-            ours = isinstance(error, ValueError | RuntimeError)
-            errors[number] = str(error) if ours else f"{type(error).__name__}: {error}"
-        seen(size)
-
-    if options.workers > 1 and len(tasks) > 1:
-        with processes.submitter(do, None, min(options.workers, len(tasks))) as (submit, width):
-            for number, future in processes.completed(lambda n: submit(every[n]), range(len(every)), width):
-                attempt(number, future.result, sizes[number])
-    else:
-        for number, task in enumerate(tasks):
-            attempt(number, partial(do, task, seen), 0)
-    if errors:
-        raise RunError(f"{len(errors)} of {len(tasks)} {failed}; the first: {errors[min(errors)]}")
-
-
-def _manifest(job: Job, ignored: list[str], facts: _Facts, joined: Counter[str]) -> dict[str, Any]:
-    inputs = {
-        path.name: {"bytes": path.stat().st_size, "sha256": facts[kind][source.name]["sha256"]}
-        for source in job.sources
-        for kind, path in zip(KINDS, _files([source]), strict=True)
-    }
-    counts = {
-        part: {name: found["counts"] for name, found in facts[kind].items()}
-        for part, kind in (("products", "metas"), ("reviews", "reviews"))
-    }
-    totals = {part: sum(map(Counter, found.values()), Counter[str]()) for part, found in counts.items()}
-    by_category = {s.name: {part: counts[part][s.name] for part in counts} for s in job.sources}
+def _manifest(
+    job: Job, ignored: list[str], facts: Mapping[str, Mapping[str, Any]], joined: Mapping[str, int]
+) -> dict[str, Any]:
+    inputs = {}
+    categories: dict[str, dict[str, Any]] = {}
+    products: Counter[str] = Counter()
+    reviews: Counter[str] = Counter()
+    for source in job.sources:
+        for kind in KINDS:
+            path = source.file(kind)
+            digest = facts[kind][source.name]["sha256"]
+            inputs[path.name] = {"bytes": path.stat().st_size, "sha256": digest}
+        of_metas = facts["metas"][source.name]["counts"]
+        of_reviews = facts["reviews"][source.name]["counts"]
+        categories[source.name] = {"products": of_metas, "reviews": of_reviews}
+        products.update(of_metas)
+        reviews.update(of_reviews)
+    totals = {"products": products, "reviews": reviews, "joined": joined}
     return {
-        "settings": job.options.model_dump(include=_CONTENT), "inputs": inputs, "without a partner": ignored,
-        "totals": {n: dict(sorted(c.items())) for n, c in (totals | {"joined": joined}).items()},
-        "categories": by_category, "products written": joined["products"],
-    }  # fmt: skip
+        "settings": job.options.model_dump(include=_CONTENT),
+        "inputs": inputs,
+        "without a partner": ignored,
+        "totals": {name: dict(sorted(counts.items())) for name, counts in totals.items()},
+        "categories": categories,
+        "products written": joined["products"],
+    }

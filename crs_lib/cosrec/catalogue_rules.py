@@ -10,7 +10,9 @@ import math
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import ConfigDict
 
 from crs_lib.core import prompts
 from crs_lib.core.settings import Field, Settings
@@ -22,40 +24,67 @@ _LATEST = 10**18  # later timestamps are no timestamps; they have a fixed width 
 _HEAD = 200  # characters whose language is looked at
 _ENOUGH = 3  # distinct function words that must speak for another language
 
-# A kept review: timestamp, rating, and JSON, which is empty where only the rating counts (legacy).
-Review = tuple[int, int, bytes]
-_Against = tuple[str, Review | None]
 Encode = Callable[[Any], bytes]
+# What becomes of a review: the reason against it ("" for none), its time, rating and JSON. By the original
+# rules the rating of some dropped reviews counts: their JSON is empty. A time of -1 says that nothing counts.
+ReviewVerdict = tuple[str, int, int, bytes]
+_Share = Annotated[float, Field(ge=0, le=1)]
+_Count = Annotated[int, Field(ge=0)]
 
 
 class Options(Settings):
     """Settings of a catalogue; only the first six decide which products and reviews it holds."""
 
-    legacy: Annotated[bool, Field(description="repeat the original filters and statistics exactly")] = False
-    shortest: Annotated[int, Field(ge=0, description="least characters of a description or review")] = 10
-    letters: Annotated[Literal["latin-1", "ascii"], Field(description="whose share is counted")] = "latin-1"
-    title_latin: Annotated[float, Field(ge=0, le=1, description="least share of letters in a title")] = 0.5
-    text_latin: Annotated[float, Field(ge=0, le=1, description="least share of letters in a text")] = 0.8
-    most_reviews: Annotated[int, Field(ge=0, description="keep the k most helpful reviews (0: all)")] = 0
-    parts: Annotated[int, Field(ge=0, description="parts of the join (0: by size; changes no result)")] = 0
-    workers: Annotated[int, Field(ge=1, description="local processes")] = 1
-    keep_work: Annotated[bool, Field(description="keep the working files")] = False
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    legacy: bool = False
+    """repeat the original filters and statistics exactly"""
+    shortest: _Count = 10
+    """least characters of a description or review"""
+    letters: Literal["latin-1", "ascii"] = "latin-1"
+    """whose share is counted"""
+    title_latin: _Share = 0.5
+    """least share of letters in a title"""
+    text_latin: _Share = 0.8
+    """least share of letters in a text"""
+    most_reviews: _Count = 0
+    """keep the k most helpful reviews (0: all)"""
+    parts: _Count = 0
+    """parts of the join (0: by size; changes no result)"""
+    workers: Annotated[int, Field(ge=1)] = 1
+    """local processes"""
+    keep_work: bool = False
+    """keep the working files"""
 
 
-def _share(text: str, letters: str) -> float:
+def letter_share(text: str, letters: str) -> float:
     """Share of characters that ``letters`` (latin-1 or ascii) holds, in [0, 1]; 1 for an empty text."""
-    return 1.0 if text.isascii() else len(text.encode(letters, "ignore")) / len(text)
+    if text.isascii():
+        return 1.0
+    return len(text.encode(letters, "ignore")) / len(text)
 
 
-def _foreign(title: str, text: str, rules: Options) -> bool:
-    return _share(title, rules.letters) < rules.title_latin or _share(text, rules.letters) < rules.text_latin
+def _foreign(title: str, text: str, options: Options) -> bool:
+    if letter_share(title, options.letters) < options.title_latin:
+        return True
+    return letter_share(text, options.letters) < options.text_latin
+
+
+class _FunctionWords(NamedTuple):
+    """Function words by language, English first, and those that are of other languages alone."""
+
+    by_language: dict[str, frozenset[str]]
+    foreign: frozenset[str]
 
 
 @cache
-def _function_words() -> tuple[dict[str, frozenset[str]], frozenset[str]]:
-    """Function words by language, English first, and those that are of other languages alone."""
-    known = {name: frozenset(words.split()) for name, words in prompts.lists("cosrec/languages").items()}
-    return known, frozenset[str]().union(*known.values()) - known["en"]
+def _function_words() -> _FunctionWords:
+    by_language = {}
+    every: frozenset[str] = frozenset()
+    for name, words in prompts.lists("cosrec/languages").items():
+        by_language[name] = frozenset(words.split())
+        every |= by_language[name]
+    return _FunctionWords(by_language, every - by_language["en"])
 
 
 def language(text: str) -> str:
@@ -72,26 +101,19 @@ def language(text: str) -> str:
             return "other script"
     if " the " in head or " and " in head:
         return "en"
-    found, (known, foreign) = set(head.lower().split()), _function_words()
-    if len(found & foreign) >= _ENOUGH:
-        return max(known, key=lambda name: len(found & known[name]))  # English is first and wins a tie
-    return "unknown" if known["en"].isdisjoint(found) else "en"
+    words = set(head.lower().split())
+    function_words = _function_words()
+    by_language = function_words.by_language
+    if len(words & function_words.foreign) >= _ENOUGH:
+        return max(by_language, key=lambda name: len(words & by_language[name]))  # English wins a tie
+    if by_language["en"].isdisjoint(words):
+        return "unknown"
+    return "en"
 
 
 def is_english(text: str) -> bool:
     """Whether a text is kept as English: nothing speaks for another language."""
     return language(text) in ("en", "unknown")
-
-
-def encoders() -> tuple[Encode, Callable[..., bytes]]:
-    """Compact JSON in UTF-8, ten times as fast as json's: of any record, and of a review's seven fields."""
-    import msgspec
-
-    names = ("user", "timestamp", "verified_purchase", "title", "text", "rating", "helpful")
-    renamed = {"verified_purchase": "verified purchase"}
-    form = msgspec.defstruct("Body", [(name, Any) for name in names], rename=renamed, gc=False)
-    pack = msgspec.json.Encoder().encode
-    return pack, lambda *values: pack(form(*values))
 
 
 def clean(text: str) -> str:
@@ -100,18 +122,27 @@ def clean(text: str) -> str:
         text = html.unescape(text)
     if "<" in text:
         text = _TAG.sub(" ", text)
-    return _spaced(text if text.isprintable() else text.translate(_INVISIBLE))
+    if not text.isprintable():
+        text = text.translate(_INVISIBLE)
+    return _spaced(text)
 
 
-def _legacy_clean(text: str) -> str:
+def legacy_clean(text: str) -> str:
     """The original's cleaning: '<br />' deleted, white space collapsed; lone surrogates become U+FFFD."""
-    return _spaced(text.replace("<br />", "") if "<" in text else text)
+    return _spaced(text.replace("<br />", ""))
+
+
+def _strip(text: str) -> str:
+    return text.strip()
 
 
 def _spaced(text: str) -> str:
-    if text.isprintable():  # then its only white space is the blank
-        return " ".join(text.split()) if "  " in text or text[:1] == " " or text[-1:] == " " else text
-    return _SURROGATE.sub("\ufffd", " ".join(text.split()))
+    if not text.isprintable():
+        return _SURROGATE.sub("\ufffd", " ".join(text.split()))
+    # its only white space is the blank
+    if "  " in text or text[:1] == " " or text[-1:] == " ":
+        return " ".join(text.split())
+    return text
 
 
 def _filled(value: Any) -> bool:
@@ -122,133 +153,197 @@ def _texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def _number(value: Any, legacy: bool) -> bool:
+def _is_number(value: Any, legacy: bool) -> bool:
     """Whether a value is a finite number; the original takes no whole ones."""
-    return type(value) in ((float,) if legacy else (float, int)) and math.isfinite(value)
+    if type(value) is int and not legacy:
+        return True
+    return type(value) is float and math.isfinite(value)
 
 
-def _price_of(value: Any, legacy: bool) -> float | None:
+def price_of(value: Any, legacy: bool) -> float | None:
     """The price as a number, or None: ``19.99``, "19.99" in both; 20, "$1,299.00" only in ours."""
     if isinstance(value, str):
-        text = value if legacy else value.strip().lstrip("$").replace(",", "")
+        if not legacy:
+            value = value.strip().lstrip("$").replace(",", "")
         try:
-            value = float(text)
+            value = float(value)
         except ValueError:
             return None
-    return float(value) if _number(value, legacy) and value > 0 else None
+    if _is_number(value, legacy) and value > 0:
+        return float(value)
+    return None
 
 
 def _details(value: Any, legacy: bool) -> dict[str, Any] | None:
-    if not legacy and isinstance(value, str):
+    if isinstance(value, str) and not legacy:
         try:
             value = json.loads(value)
         except json.JSONDecodeError:
             return None
-    ok = isinstance(value, dict) and value and all(isinstance(key, str) for key in value)
-    return value if ok else None
+    if isinstance(value, dict) and value and all(isinstance(key, str) for key in value):
+        return value
+    return None
 
 
-def product(row: Any, rules: Options, encode: Encode) -> tuple[str, int, bytes] | str:
-    """The id of a kept product, the number of its ratings and its record as JSON, or the first reason not to.
-    The reasons: asin, title, description, details, categories, ratings, store, price, too short, language.
+class KeptProduct(NamedTuple):
+    """The id of a kept product, the number of its ratings, and its record as JSON."""
+
+    id: str
+    ratings: int
+    body: bytes
+
+
+def product(row: Any, options: Options, encode: Encode) -> KeptProduct | str:
+    """The kept product, or the first reason against it: asin, title, description, details, categories,
+    ratings, store, price, too short, language.
     """
-    legacy = rules.legacy
-    tidy = _legacy_clean if legacy else clean
-    asin, title, description, features = row.parent_asin, row.title, row.description, row.features
+    legacy = options.legacy
+    tidy = legacy_clean if legacy else clean
+    asin = row.parent_asin
     if not _filled(asin) or not asin.isprintable() or " " in asin:
         return "asin"
-    if not _filled(title) or (not legacy and not tidy(title)):
+    if not _filled(row.title):
         return "title"
-    if not _texts(description) or not _texts(features) or not (description or features):
+    title = tidy(row.title)
+    if not title and not legacy:
+        return "title"
+    if not _texts(row.description) or not _texts(row.features):
         return "description"
-    if (details := _details(row.details, legacy)) is None:
+    parts = [*row.description, *row.features]
+    if not parts:
+        return "description"
+    details = _details(row.details, legacy)
+    if details is None:
         return "details"
     if not _texts(row.categories) or row.categories in ([], [""]):
         return "categories"
-    number, average = row.rating_number, row.average_rating
-    if type(number) is not int or number <= 0 or not _number(average, legacy) or average < 0:
+    if type(row.rating_number) is not int or row.rating_number <= 0:
+        return "ratings"
+    if not _is_number(row.average_rating, legacy) or row.average_rating < 0:
         return "ratings"
     if not _filled(row.store):
         return "store"
-    if (price := _price_of(row.price, legacy)) is None:
+    price = price_of(row.price, legacy)
+    if price is None:
         return "price"
-    text = " ".join(description) + " " + " ".join(features)
-    if len(text if legacy else tidy(text)) < rules.shortest:
+    text = " ".join(row.description) + " " + " ".join(row.features)
+    if len(text if legacy else tidy(text)) < options.shortest:
         return "too short"
-    if _foreign(title, text, rules):
+    if _foreign(row.title, text, options):
         return "language"
-    if not legacy and not is_english(f"{title} {text}"):
-        return "language"
-    parts = [tidy(item) for item in (*description, *features)]
-    body = {
-        "parent_asin": asin if legacy else asin.upper(), "title": tidy(title),
-        "description": parts if legacy else [part for part in parts if part], "details": details,
-        "categories": row.categories, "store": row.store, "price": price, "num_ratings": number,
-        "avg_ratings": average,
-    }  # fmt: skip
-    try:
-        return body["parent_asin"], number, encode(body)
-    except UnicodeEncodeError:
-        return body["parent_asin"], number, encode(_sound(body))
+    description = [tidy(part) for part in parts]
+    if not legacy:
+        if not is_english(f"{row.title} {text}"):
+            return "language"
+        asin = asin.upper()
+        description = list(filter(None, description))
+    record = {
+        "parent_asin": asin,
+        "title": title,
+        "description": description,
+        "details": details,
+        "categories": row.categories,
+        "store": row.store,
+        "price": price,
+        "num_ratings": row.rating_number,
+        "avg_ratings": row.average_rating,
+    }
+    return KeptProduct(asin, row.rating_number, _encoded(record, encode))
 
 
-def review(row: Any, rules: Options, encode: Callable[..., bytes], plain: bool = False) -> Review | _Against:
-    """The kept review, or the first reason against it, with the rating that legacy counts all the same.
-    ``plain`` says that its JSON line holds no backslash, so that no text in it has a control character or a
-    surrogate; it saves time and changes nothing. The caller has checked the id: ``asin`` and ``not in
-    catalogue`` come before everything else. Older dumps call two fields ``sort_timestamp`` and
-    ``helpful_votes``; ours reads them too.
+def _against(reason: str) -> ReviewVerdict:
+    return reason, -1, 0, b""
+
+
+def review(row: Any, options: Options, encode: Encode, plain: bool = False) -> ReviewVerdict:
+    """What becomes of a review. ``plain`` says that its JSON line holds no backslash, so that no text in it
+    has a control character or a surrogate; it saves time and changes nothing. The caller has checked the id:
+    ``asin`` and ``not in catalogue`` come before everything else. Older dumps call two fields
+    ``sort_timestamp`` and ``helpful_votes``; ours reads them too.
     """
-    legacy, user, time, stars = rules.legacy, row.user_id, row.timestamp, row.rating
-    if not isinstance(user, str):
-        return "user", None
+    legacy = options.legacy
+    time = row.timestamp
+    stars = row.rating
+    if not isinstance(row.user_id, str):
+        return _against("user")
     if time is None and not legacy:
         time = row.sort_timestamp
     if type(time) is not int or not 0 <= time < _LATEST:
-        return "timestamp", None
-    if not (type(stars) is float or (type(stars) is int and not legacy)) or not 1 <= stars <= 5:
-        return "rating", None
+        return _against("timestamp")
+    if type(stars) is not float and (type(stars) is not int or legacy):
+        return _against("rating")
+    if not 1 <= stars <= 5:
+        return _against("rating")
     rating = round(stars + 0.001)
-    counted = (time, rating, b"") if legacy else None
-    title, text, helpful = row.title, row.text, row.helpful_vote
+    reason, title, text = _words_of_review(row, options, plain)
+    if reason:
+        if legacy:
+            return reason, time, rating, b""
+        return _against(reason)
+    helpful = row.helpful_vote
+    if helpful is None:
+        helpful = row.helpful_votes
+    record = {
+        "user": row.user_id,
+        "timestamp": time,
+        "verified purchase": row.verified_purchase,
+        "title": title,
+        "text": text,
+        "rating": rating,
+        "helpful": helpful,
+    }
+    return "", time, rating, _encoded(record, encode)
+
+
+def _words_of_review(row: Any, options: Options, plain: bool) -> tuple[str, str, str]:
+    """The first reason against a review's words and votes ("" for none), its title and text, cleaned."""
+    legacy = options.legacy
+    title = row.title
+    text = row.text
     if not isinstance(title, str) or not title:
-        return "title", counted
+        return "title", "", ""
     if not isinstance(text, str) or not text:
-        return "text", counted
+        return "text", "", ""
     if type(row.verified_purchase) is not bool:
-        return "verified", counted
+        return "verified", "", ""
+    helpful = row.helpful_vote
     if helpful is None and not legacy:
         helpful = row.helpful_votes
     if type(helpful) is not int or helpful < 0:
-        return "helpful", counted
+        return "helpful", "", ""
     # without control characters, ASCII, markup, entity or run of blanks inside, a text is clean already
     both = f"{title} {text}" if plain else "<"
     ascii_only = both.isascii() and "<" not in both and "&" not in both and "  " not in both
+    tidy = legacy_clean if legacy else clean
     if ascii_only:
-        kept_title, kept_text = title.strip(), text.strip()
-    else:
-        tidy = _legacy_clean if legacy else clean
-        kept_title, kept_text = tidy(title), tidy(text)
-    if len(text if legacy else kept_text) < rules.shortest:
-        return "too short", counted
-    if not ascii_only and _foreign(title, text, rules):
-        return "language", counted
+        tidy = _strip
+    tidy_title = tidy(title)
+    tidy_text = tidy(text)
+    if len(text if legacy else tidy_text) < options.shortest:
+        return "too short", "", ""
+    if not ascii_only and _foreign(title, text, options):
+        return "language", "", ""
     if not legacy:
-        if not kept_title:
-            return "title", None
-        if not is_english(kept_text):
-            return "language", None
-    fields = (user, time, row.verified_purchase, kept_title, kept_text, rating, helpful)
+        if not tidy_title:
+            return "title", "", ""
+        if not is_english(tidy_text):
+            return "language", "", ""
+    return "", tidy_title, tidy_text
+
+
+def _encoded(record: dict[str, Any], encode: Encode) -> bytes:
+    """The record as JSON; lone surrogates, which UTF-8 cannot hold, become U+FFFD."""
     try:
-        return time, rating, encode(*fields)
-    except UnicodeEncodeError:  # a lone surrogate in the user's name
-        return time, rating, encode(*_sound(list(fields)))
+        return encode(record)
+    except UnicodeEncodeError:
+        return encode(_sound(record))
 
 
 def _sound(value: Any) -> Any:
-    """The value with lone surrogates, which UTF-8 cannot hold, made U+FFFD."""
     if isinstance(value, str):
-        return value if value.isprintable() else _SURROGATE.sub("\ufffd", value)
+        return _SURROGATE.sub("\ufffd", value)
     if isinstance(value, dict):
         return {_sound(key): _sound(item) for key, item in value.items()}
-    return [_sound(item) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_sound(item) for item in value]
+    return value

@@ -2,11 +2,10 @@
 
 import codecs
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, NotRequired, TypeVar
+from typing import Annotated, Generic, NamedTuple, NotRequired, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -31,34 +30,52 @@ from crs_lib.metrics.ranking import TOP_GRADE
 from crs_lib.retrieval.runs import Qrels, read_qrels
 
 PARTITIONS = ("raw", "crowd", "curated")
-_LINE = re.compile(r"([US]): ?(.*)")
+_CONVERSATIONS = "conversations.jsonl"
+_QUALITY = "quality.jsonl"
+_ANNOTATIONS = "intent_annotations.jsonl"
+_INTENTS = "intents.jsonl"
+_PROFILES = "profiles.jsonl"
+_KEYWORDS = "keywords.jsonl"
 _QRELS = "qrels.qrels"
+_FILES = (_CONVERSATIONS, _QUALITY, _ANNOTATIONS, _INTENTS, _PROFILES, _KEYWORDS, _QRELS)
+_LINE = re.compile(r"([US]): ?(.*)")
 T = TypeVar("T")
+V = TypeVar("V")
 
 
-class _Annotated(TypedDict):
+class _AnnotatedRecord(TypedDict):
     utterance: int
     intent_annotations: list[list[IntentLabel]]
 
 
-class _Intent(TypedDict):
+class _IntentRecord(TypedDict):
     id: str
     type: Kind
     query_variants: Annotated[list[str], Field(min_length=1)]
     product: NotRequired[str | None]
 
 
-class _Curated(TypedDict):
+class _CuratedRecord(TypedDict):
     utterance: int
-    intents: list[_Intent]
+    intents: list[_IntentRecord]
 
 
 # What a conversation's id leads to in each file.
-_FORMS: dict[str, TypeAdapter[Any]] = {
-    "conversations.jsonl": TypeAdapter(str), "quality.jsonl": TypeAdapter(list[Rating]),
-    "intent_annotations.jsonl": TypeAdapter(list[_Annotated]), "intents.jsonl": TypeAdapter(list[_Curated]),
-    "profiles.jsonl": TypeAdapter(dict[str, str]), "keywords.jsonl": TypeAdapter(dict[str, list[str]]),
-}  # fmt: skip
+_TEXT = TypeAdapter(str)
+_RATED = TypeAdapter(list[Rating])
+_ANNOTATED = TypeAdapter(list[_AnnotatedRecord])
+_CURATED = TypeAdapter(list[_CuratedRecord])
+_SUMMARIES = TypeAdapter(dict[str, str])
+_WORDS = TypeAdapter(dict[str, list[str]])
+
+
+class _Line(NamedTuple, Generic[T]):
+    """A checked line of a file: its place for error texts, conversation, user turns (if known), value."""
+
+    where: str
+    id: str
+    turns: int
+    value: T
 
 
 def locate(source: str = "sample") -> Path:
@@ -68,29 +85,42 @@ def locate(source: str = "sample") -> Path:
     """
     if source == "sample":
         return paths.samples() / "cosrec"
-    release = [folder / "cosrec" for folder in (paths.mirror(), paths.external()) if folder]
-    for place in release if source == "cosrec" else [paths.given(source)]:
-        if any((place / part).is_dir() for part in PARTITIONS):
-            return place
-    hint = "; fetch it with: python -m crs_lib data get cosrec" if source == "cosrec" else ""
+    folders = [paths.given(source)]
+    hint = ""
+    if source == "cosrec":
+        parents = (paths.mirror(), paths.external())
+        folders = [parent / "cosrec" for parent in parents if parent]
+        hint = "; fetch it with: python -m crs_lib data get cosrec"
+    for folder in folders:
+        if any((folder / part).is_dir() for part in PARTITIONS):
+            return folder
     raise RunError(f"no CoSRec corpus in {source!r} (a folder with {', '.join(PARTITIONS)}){hint}")
 
 
-def _present(source: str) -> list[Path]:
+def _folders(source: str) -> list[Path]:
     """The folders of a corpus's partitions; crowd and curated must be there, raw may be."""
-    found = map(locate(source).joinpath, PARTITIONS)
-    return [base for base in found if base.name != "raw" or (base / "conversations.jsonl").is_file()]
+    raw, *others = map(locate(source).joinpath, PARTITIONS)
+    if (raw / _CONVERSATIONS).is_file():
+        return [raw, *others]
+    return others
 
 
 def load_all(source: str) -> dict[str, Partition]:
     """The partitions of a corpus by name; RunError and InputError as :func:`load`."""
-    return {base.name: read_partition(base) for base in _present(source)}
+    return {folder.name: read_partition(folder) for folder in _folders(source)}
 
 
 def digests(source: str) -> dict[str, str]:
     """SHA-256 of every file of a corpus, as inputs of a stage."""
-    files = [base / name for base in _present(source) for name in (*_FORMS, _QRELS)]
-    return {f"{path.parent.name}/{path.name}": tables.sha256(path) for path in files if path.is_file()}
+    found = {}
+    for folder in _folders(source):
+        for name, digest in _hashes(folder).items():
+            found[f"{folder.name}/{name}"] = digest
+    return found
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    return {name: tables.sha256(folder / name) for name in _FILES if (folder / name).is_file()}
 
 
 def load(folder: Path, name: str) -> Partition:
@@ -106,107 +136,156 @@ def load(folder: Path, name: str) -> Partition:
 
 def read_partition(base: Path) -> Partition:
     """The partition in a folder of any name; errors as those of :func:`load`."""
-    if not (base / "conversations.jsonl").is_file():
-        raw = "; the raw partition is a separate download (python -m crs_lib data get cosrec)"
-        raise RunError(f"no {base.name}/conversations.jsonl in the corpus{raw if base.name == 'raw' else ''}")
-    talks = _read(base / "conversations.jsonl", _conversation)
-    files = {name: base / name for name in (*_FORMS, _QRELS) if (base / name).is_file()}
-
-    def read(name: str, make: Callable[[str, Conversation, Any], T]) -> dict[str, T]:
-        if name not in files:
-            return {}
-        return _read(files[name], lambda where, key, value: make(where, talks[key], value), talks)
-
-    plain = partial(read, make=lambda where, talk, value: value)
-    profiles, keywords = plain("profiles.jsonl"), plain("keywords.jsonl")
-    named = [key for key in talks if key in profiles or key in keywords]
+    if not (base / _CONVERSATIONS).is_file():
+        hint = ""
+        if base.name == "raw":
+            hint = "; the raw partition is a separate download (python -m crs_lib data get cosrec)"
+        raise RunError(f"no {base.name}/{_CONVERSATIONS} in the corpus{hint}")
+    talks = _read(base / _CONVERSATIONS, _TEXT, _conversation)
+    profiles = _read(base / _PROFILES, _SUMMARIES, _value, talks)
+    keywords = _read(base / _KEYWORDS, _WORDS, _value, talks)
+    hashes = _hashes(base)
+    qrels: Qrels = {}
+    if _QRELS in hashes:
+        qrels = _judgments(base / _QRELS)
     return Partition(
-        base.name, talks, read("quality.jsonl", lambda where, talk, value: tuple(value)),
-        read("intent_annotations.jsonl", _annotated), read("intents.jsonl", _intents),
-        {key: _users(profiles.get(key, {}), keywords.get(key, {})) for key in named},
-        _judgments(read_qrels(files[_QRELS])) if _QRELS in files else {},
-        tuple(name for name in (*_FORMS, _QRELS) if name not in files),
-        {name: tables.sha256(path) for name, path in files.items()},
-    )  # fmt: skip
-
-
-def _read(
-    path: Path, make: Callable[[str, str, Any], T], known: Mapping[str, Any] | None = None
-) -> dict[str, T]:
-    """The values that ``make`` gives for place, conversation id and value of each line, sorted by id."""
-    found: dict[str, T] = {}
-    for row, line in enumerate(path.read_bytes().split(b"\n"), start=1):
-        where = f"{path.parent.name}/{path.name}, line {row}"
-        if not line or line.isspace():
-            continue
-        record = safety.loads(line.removeprefix(codecs.BOM_UTF8), where, unique=True)
-        if not isinstance(record, dict) or len(record) != 1:
-            raise InputError(f"{where}: expected an object with one conversation id as its only key")
-        (key, value), *_ = record.items()
-        number(key)
-        if key in found:
-            raise InputError(f"{where}: conversation {key!r} stands twice")
-        if known is not None and key not in known:
-            raise InputError(f"{where}: conversation {key!r} is not in conversations.jsonl")
-        try:
-            found[key] = make(where, key, _FORMS[path.name].validate_python(value, strict=True))
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ", ".join([where, *map(str, first["loc"])])
-            shown = one_line(repr(first["input"]), 80)
-            raise InputError(f"{place}: {first['msg']}, found {shown}") from None
-    return {key: found[key] for key in sorted(found, key=number)}
-
-
-def _conversation(where: str, key: str, value: str) -> Conversation:
-    """Lines ``U: …`` and ``S: …``; a line without a speaker belongs to the utterance before it."""
-    said: list[Utterance] = []
-    for line in value.split("\n"):
-        if match := _LINE.fullmatch(line):
-            said.append(Utterance(match[1], match[2]))
-        elif said:
-            said[-1] = Utterance(said[-1].speaker, f"{said[-1].text}\n{line}")
-        else:
-            raise InputError(f"{where}: the conversation does not start with 'U: ' or 'S: '")
-    return Conversation(key, tuple(said))
-
-
-def _check_turns(where: str, talk: Conversation, rows: Sequence[Mapping[str, Any]]) -> None:
-    given, turns = [row["utterance"] for row in rows], len(talk.turns)
-    for last, turn in pairwise([-1, *given]):
-        if not last < turn < turns:
-            raise InputError(f"{where}: utterance {turn}; expected ascending user turns below {turns}")
-
-
-def _annotated(where: str, talk: Conversation, rows: list[_Annotated]) -> tuple[AnnotatedTurn, ...]:
-    _check_turns(where, talk, rows)
-    return tuple(
-        AnnotatedTurn(one["utterance"], tuple(map(tuple, one["intent_annotations"]))) for one in rows
+        base.name,
+        talks,
+        ratings=_read(base / _QUALITY, _RATED, _ratings, talks),
+        annotations=_read(base / _ANNOTATIONS, _ANNOTATED, _annotated, talks),
+        intents=_read(base / _INTENTS, _CURATED, _intents, talks),
+        users=_users(talks, profiles, keywords),
+        qrels=qrels,
+        absent=tuple(name for name in _FILES if name not in hashes),
+        hashes=hashes,
     )
 
 
-def _intents(where: str, talk: Conversation, rows: list[_Curated]) -> tuple[Intent, ...]:
-    _check_turns(where, talk, rows)
-    found = []
-    for turn, place, one in ((row["utterance"], *both) for row in rows for both in enumerate(row["intents"])):
-        if one["id"] != (expected := f"{talk.id}_{turn}_{place}"):
-            raise InputError(f"{where}: intent {one['id']!r} should be {expected!r}")
-        variants = tuple(one["query_variants"])
-        found.append(Intent(expected, turn, place, one["type"], variants, one.get("product")))
-    return tuple(found)
+def _read(
+    path: Path,
+    form: TypeAdapter[T],
+    make: Callable[[_Line[T]], V],
+    talks: Mapping[str, Conversation] | None = None,
+) -> dict[str, V]:
+    """What ``make`` gives for each line of a file, sorted by conversation; empty where there is no file."""
+    values = {}
+    if path.is_file():
+        for line in _lines(path, form, talks):
+            values[line.id] = make(line)
+    return {name: values[name] for name in sorted(values, key=number)}
 
 
-def _users(profiles: Mapping[str, str], keywords: Mapping[str, list[str]]) -> tuple[Buyer, ...]:
-    named = {user: tuple(words) for user, words in keywords.items()}
-    return tuple(Buyer(user, profiles.get(user), named.get(user)) for user in sorted({*profiles, *named}))
+def _lines(path: Path, form: TypeAdapter[T], talks: Mapping[str, Conversation] | None) -> Iterator[_Line[T]]:
+    """The lines of a file: one conversation id each, which ``talks`` must hold where they are given."""
+    seen = set()
+    for row, raw in enumerate(path.read_bytes().split(b"\n"), start=1):
+        if not raw.strip():
+            continue
+        where = f"{path.parent.name}/{path.name}, line {row}"
+        record = safety.loads(raw.removeprefix(codecs.BOM_UTF8), where, unique=True)
+        if not isinstance(record, dict) or len(record) != 1:
+            raise InputError(f"{where}: expected an object with one conversation id as its only key")
+        [(name, value)] = record.items()
+        number(name)
+        if name in seen:
+            raise InputError(f"{where}: conversation {name!r} stands twice")
+        seen.add(name)
+        turns = 0
+        if talks is not None:
+            if name not in talks:
+                raise InputError(f"{where}: conversation {name!r} is not in {_CONVERSATIONS}")
+            turns = len(talks[name].turns)
+        yield _Line(where, name, turns, _checked(where, form, value))
 
 
-def _judgments(qrels: Qrels) -> Qrels:
+def _checked(where: str, form: TypeAdapter[T], value: object) -> T:
+    """The value of a line in its form; InputError names the first part that has not."""
+    try:
+        return form.validate_python(value, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        location = ", ".join([where, *map(str, first["loc"])])
+        shown = one_line(repr(first["input"]), 80)
+        raise InputError(f"{location}: {first['msg']}, found {shown}") from None
+
+
+def _value(line: _Line[T]) -> T:
+    return line.value
+
+
+def _ratings(line: _Line[list[Rating]]) -> tuple[Rating, ...]:
+    return tuple(line.value)
+
+
+def _conversation(line: _Line[str]) -> Conversation:
+    """Lines ``U: …`` and ``S: …``; a line without a speaker belongs to the utterance before it."""
+    utterances: list[Utterance] = []
+    for text in line.value.split("\n"):
+        match = _LINE.fullmatch(text)
+        if match:
+            utterances.append(Utterance(match[1], match[2]))
+        elif utterances:
+            last = utterances[-1]
+            utterances[-1] = Utterance(last.speaker, f"{last.text}\n{text}")
+        else:
+            raise InputError(f"{line.where}: the conversation does not start with 'U: ' or 'S: '")
+    return Conversation(line.id, tuple(utterances))
+
+
+def _check_turns(line: _Line[T], turns: Sequence[int]) -> None:
+    for last, turn in pairwise([-1, *turns]):
+        if not last < turn < line.turns:
+            expected = f"expected ascending user turns below {line.turns}"
+            raise InputError(f"{line.where}: utterance {turn}; {expected}")
+
+
+def _annotated(line: _Line[list[_AnnotatedRecord]]) -> tuple[AnnotatedTurn, ...]:
+    _check_turns(line, [record["utterance"] for record in line.value])
+    turns = []
+    for record in line.value:
+        cells = tuple(map(tuple, record["intent_annotations"]))
+        turns.append(AnnotatedTurn(record["utterance"], cells))
+    return tuple(turns)
+
+
+def _intents(line: _Line[list[_CuratedRecord]]) -> tuple[Intent, ...]:
+    _check_turns(line, [record["utterance"] for record in line.value])
+    intents = []
+    for record in line.value:
+        turn = record["utterance"]
+        for position, entry in enumerate(record["intents"]):
+            name = f"{line.id}_{turn}_{position}"
+            if entry["id"] != name:
+                raise InputError(f"{line.where}: intent {entry['id']!r} should be {name!r}")
+            variants = tuple(entry["query_variants"])
+            intents.append(Intent(name, turn, position, entry["type"], variants, entry.get("product")))
+    return tuple(intents)
+
+
+def _users(
+    talks: Mapping[str, Conversation],
+    profiles: Mapping[str, dict[str, str]],
+    keywords: Mapping[str, dict[str, list[str]]],
+) -> dict[str, tuple[Buyer, ...]]:
+    """The users of each conversation that has any, sorted by id."""
+    users = {}
+    for name in talks:
+        if name not in profiles and name not in keywords:
+            continue
+        summaries = profiles.get(name, {})
+        lists = {user: tuple(words) for user, words in keywords.get(name, {}).items()}
+        buyers = [Buyer(user, summaries.get(user), lists.get(user)) for user in sorted({*summaries, *lists})]
+        users[name] = tuple(buyers)
+    return users
+
+
+def _judgments(path: Path) -> Qrels:
     """The judgments as they are; InputError for a topic of another form or a grade that is not 0, 1 or 2."""
+    qrels = read_qrels(path)
     for name, grades in qrels.items():
         topic(name)
         for document, grade in grades.items():
             if not 0 <= grade <= TOP_GRADE:
-                what = f"grade {grade} of {document!r} under {name!r}"
-                raise InputError(f"{_QRELS}: {what}; they go from 0 to {TOP_GRADE}")
+                wrong = f"grade {grade} of {document!r} under {name!r}"
+                raise InputError(f"{_QRELS}: {wrong}; they go from 0 to {TOP_GRADE}")
     return qrels

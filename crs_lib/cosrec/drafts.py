@@ -6,7 +6,8 @@ system, in the second half), so the whole pipeline runs offline; its language is
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,57 +15,76 @@ from crs_lib.core import prompts
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import words
 from crs_lib.cosrec.catalogue_rules import is_english, language
-from crs_lib.cosrec.index import CatalogueProduct, Passage
+from crs_lib.cosrec.items import CatalogueProduct, Passage
 from crs_lib.cosrec.records import Utterance
 from crs_lib.cosrec.rewriting import content_words
 
-T = TypeVar("T")
 CONTEXTS = (4096, 8192, 16384)
-MOST_REVIEWS, MOST_KEYWORDS = 10, 5
+MOST_REVIEWS = 10
+MOST_KEYWORDS = 5
 _LINE = re.compile(r"^[\s>*_`#-]*(?:\*\*)?([US])(?:\*\*)?\s*:\s*(?:\*\*)?\s*(.*)$")
 _INLINE = re.compile(r"\s+(?=[US]: )")
 _BRACKETS = re.compile(r"\[[^\]\n]{0,60}\]|\{[^}\n]{0,60}\}|<[a-z_ ]{2,40}>", re.IGNORECASE)
 _PHRASES = "cosrec/template"  # phrases, and the words by which buyers speak of a preference
 
 
-class Material(NamedTuple):
-    """The material of a conversation prompt; the target is one of the products."""
+@dataclass(frozen=True)
+class Material:
+    """The material of a conversation prompt; the target is one of the products. Each product has so many
+    ``reviews``, the first ``described`` of them a description; ``left_out`` names what went.
+    """
 
+    target: str
     products: tuple[CatalogueProduct, ...]
     passages: tuple[Passage, ...]
     reviews: int
     described: int
+    left_out: tuple[str, ...] = ()
 
-    def catalogue(self, target: str) -> str:
+    def catalogue(self) -> str:
         """The products as numbered blocks; the target always has its description."""
-        blocks = [
-            f"{n}. {p.block(self.reviews, p.id == target or n <= self.described)}"
-            for n, p in enumerate(self.products, start=1)
-        ]
+        blocks = []
+        for number, product in enumerate(self.products, start=1):
+            described = product.id == self.target or number <= self.described
+            blocks.append(f"{number}. {product.block(self.reviews, described)}")
         return "\n\n".join(blocks)
 
     def documents(self) -> str:
         """The passages, one a line."""
-        return "\n".join(f"{n}. {p.block()}" for n, p in enumerate(self.passages, start=1))
+        pairs = enumerate(self.passages, start=1)
+        return "\n".join(f"{number}. {passage.block()}" for number, passage in pairs)
 
-    def less(self, target: str) -> "tuple[Material, str] | None":
-        """The material without its least important part, and that part; None where nothing can go. Material
-        goes in this order: reviews, the last passages (two stay), descriptions of the last products, the last
-        products. The target and its description stay.
+    def less(self) -> "Material | None":
+        """The material without its least important part; None where nothing can go. Material goes in this
+        order: reviews, the last passages (two stay), descriptions of the last products, the last products.
+        The target and its description stay.
         """
         if self.reviews:
-            return self._replace(reviews=self.reviews - 1), "a review of each product"
+            return self._without("a review of each product", reviews=self.reviews - 1)
         if len(self.passages) > 2:
-            return self._replace(passages=self.passages[:-1]), f"passage {self.passages[-1].id}"
+            return self._without(f"passage {self.passages[-1].id}", passages=self.passages[:-1])
         if self.described:
             fewer = min(self.described, len(self.products)) - 1
-            return self._replace(described=fewer), f"description of product {fewer + 1}"
-        others = [p for p in self.products if p.id != target]
-        kept = tuple(p for p in self.products if p not in others[-1:])
-        return (self._replace(products=kept), f"product {others[-1].id}") if others else None
+            return self._without(f"description of product {fewer + 1}", described=fewer)
+        others = [product for product in self.products if product.id != self.target]
+        if not others:
+            return None
+        last = others[-1]
+        products = tuple(product for product in self.products if product is not last)
+        return self._without(f"product {last.id}", products=products)
+
+    def _without(self, part: str, **changes: object) -> "Material":
+        return replace(self, left_out=(*self.left_out, part), **changes)  # type: ignore[arg-type]
 
 
-class _Fitted(NamedTuple):
+class Version(NamedTuple):
+    """A prompt, and what it leaves out."""
+
+    prompt: str
+    left_out: tuple[str, ...]
+
+
+class Fitted(NamedTuple):
     """A prompt, the context size to ask for, and what was left out to get there."""
 
     prompt: str
@@ -72,33 +92,29 @@ class _Fitted(NamedTuple):
     left_out: tuple[str, ...]
 
 
-Version = tuple[str, tuple[str, ...]]  # a prompt, and what it leaves out
-
-
-def shrinking(material: Material, target: str, render: Callable[[Material], str]) -> Iterator[Version]:
+def shrinking(material: Material, render: Callable[[Material], str]) -> Iterator[Version]:
     """The prompt of all material, then without its parts one after the other."""
-    left: tuple[str, ...] = ()
-    yield render(material), left
-    while less := material.less(target):
-        material, left = less[0], (*left, less[1])
-        yield render(material), left
+    less: Material | None = material
+    while less is not None:
+        yield Version(render(less), less.left_out)
+        less = less.less()
 
 
 def fit(
     versions: Iterable[Version], about: str, count: Callable[[str], int], answer: int, contexts: Sequence[int]
-) -> _Fitted:
+) -> Fitted:
     """The first version that a context holds with ``answer`` tokens of answer, in the smallest one. At most
     three context sizes are used, since a server reloads the model for each change. Raises InputError where no
     version fits.
     """
-    if not contexts or len(contexts) > 3 or list(contexts) != sorted(set(contexts)):
+    if len(contexts) not in (1, 2, 3) or list(contexts) != sorted(set(contexts)):
         raise InputError(f"context sizes {list(contexts)}: give one to three, growing")
     needs = 0
-    for prompt, left in versions:
-        needs = count(prompt) + answer
+    for version in versions:
+        needs = count(version.prompt) + answer
         for size in contexts:
             if needs <= size:
-                return _Fitted(prompt, size, left)
+                return Fitted(version.prompt, size, version.left_out)
     raise InputError(f"the shortest prompt about {about!r} may take {needs} tokens; use larger context sizes")
 
 
@@ -119,53 +135,81 @@ def judge(text: str, title: str, fewest: int, most: int) -> Draft:
     line are split, lines without a speaker join the one before, and two lines of one speaker in a row become
     one.
     """
-    said: list[Utterance] = []
+    lines: list[Utterance] = []
     repairs: dict[str, None] = {}
     for line in _INLINE.sub("\n", text.strip()).splitlines():
         match = _LINE.match(line)
-        clean = " ".join((match[2] if match else line).split()).strip("*`").strip()
-        if not match and not said:
+        content = match[2] if match else line
+        clean = " ".join(content.split()).strip("*`").strip()
+        if not match and not lines:
             repairs["dropped words before the first speaker"] = None
-        elif match and (not said or said[-1].speaker != match[1]):
-            said.append(Utterance(match[1], clean))
+        elif match and (not lines or lines[-1].speaker != match[1]):
+            lines.append(Utterance(match[1], clean))
         elif clean:
-            repairs["joined lines of one speaker" if match else "joined a line without speaker"] = None
-            said[-1] = Utterance(said[-1].speaker, f"{said[-1].text} {clean}".strip())
-    return Draft(tuple(said), tuple(repairs), tuple(_broken_rules(said, title, fewest, most)))
+            repair = "joined lines of one speaker" if match else "joined a line without speaker"
+            repairs[repair] = None
+            last = lines[-1]
+            lines[-1] = Utterance(last.speaker, f"{last.text} {clean}".strip())
+    problems = []
+    if lines:
+        problems = [*_broken_form(lines, fewest, most), *_broken_order(lines, title)]
+    else:
+        problems.append("no line starts with 'U: ' or 'S: '")
+    return Draft(tuple(lines), tuple(repairs), tuple(problems))
 
 
-def _broken_rules(lines: Sequence[Utterance], title: str, fewest: int, most: int) -> list[str]:
-    """The rules that a conversation breaks, in words; empty for a good one. It must start with the user,
-    alternate, have ``fewest`` to ``most`` user turns, have no empty or repeated line and no placeholder, be
-    English, and name the target first by the system and in the second half.
+def _broken_form(lines: Sequence[Utterance], fewest: int, most: int) -> Iterator[str]:
+    """The rules of form that a conversation breaks, in words. It must start with the user, alternate, have
+    ``fewest`` to ``most`` user turns, no empty or repeated line and no placeholder, and be English.
     """
-    if not lines:
-        return ["no line starts with 'U: ' or 'S: '"]
-    speakers, texts = "".join(line.speaker for line in lines), [line.text for line in lines]
-    brackets = next((match[0] for text in texts if (match := _BRACKETS.search(text))), None)
-    foreign = next((text for text in (" ".join(texts), *texts) if not is_english(text)), None)
-    wanted = f" {' '.join(words(title)[:4])} "  # a text names a product by these words in a row
-    named = (i for i, text in enumerate(texts) if wanted.strip() and wanted in f" {' '.join(words(text))} ")
-    first = next(named, None)
-    by_system, asked = first is not None and speakers[first] == "S", speakers.count("U")
-    rules = {
-        "the system speaks first": speakers[0] != "U",
-        "the two do not take turns": "UU" in speakers or "SS" in speakers,
-        f"{asked} user turns, expected {fewest} to {most}": not fewest <= asked <= most,
-        "an empty line": "" in texts,
-        "a repeated line": len(set(texts)) < len(texts),
-        f"a placeholder: {brackets}": brackets is not None,
-        f"not English: {language(foreign or '')}": foreign is not None,
-        "the target is never named": first is None,
-        "the user names the target first": first is not None and not by_system,
-        "the target is named in the first half": by_system and (first or 0) < len(lines) / 2,
-    }
-    return [rule for rule, broken in rules.items() if broken]
+    speakers = "".join(line.speaker for line in lines)
+    texts = [line.text for line in lines]
+    if not speakers.startswith("U"):
+        yield "the system speaks first"
+    if "UU" in speakers or "SS" in speakers:
+        yield "the two do not take turns"
+    turns = speakers.count("U")
+    if not fewest <= turns <= most:
+        yield f"{turns} user turns, expected {fewest} to {most}"
+    if "" in texts:
+        yield "an empty line"
+    if len(set(texts)) < len(texts):
+        yield "a repeated line"
+    bracket = _BRACKETS.search("\n".join(texts))
+    if bracket:
+        yield f"a placeholder: {bracket[0]}"
+    foreign = [text for text in (" ".join(texts), *texts) if not is_english(text)]
+    if foreign:
+        yield f"not English: {language(foreign[0])}"
+
+
+def _broken_order(lines: Sequence[Utterance], title: str) -> Iterator[str]:
+    """Whether the target is named first by the system and in the second half."""
+    name = " ".join(words(title)[:4])  # a text names a product by these words in a row
+    for position, line in enumerate(lines):
+        text = " ".join(words(line.text))
+        if name and f" {name} " in f" {text} ":
+            if line.speaker == "U":
+                yield "the user names the target first"
+            elif position < len(lines) / 2:
+                yield "the target is named in the first half"
+            return
+    yield "the target is never named"
 
 
 def numbered(texts: Sequence[str]) -> str:
-    """The reviews as a prompt shows them: one a line, counted from 1."""
-    return "\n".join(f"{n}. {' '.join(text.split())}" for n, text in enumerate(texts, start=1))
+    """Texts as a prompt shows them: one a line, counted from 1."""
+    return "\n".join(f"{number}. {' '.join(text.split())}" for number, text in enumerate(texts, start=1))
+
+
+def read_query(reply: str, most: int) -> str:
+    """A query of a reply: in lower case, without quotation and question marks; InputError for more words."""
+    plain = reply.replace('"', " ").replace("?", " ")
+    query = " ".join(plain.split()).lower().strip(" .")
+    length = len(query.split())
+    if not 0 < length <= most:
+        raise InputError(f"{length} words, expected 1 to {most}")
+    return query
 
 
 def read_summary(reply: str) -> str:
@@ -180,67 +224,100 @@ def read_keywords(reply: str) -> list[str]:
     where there is not exactly one pair of braces, or nothing inside.
     """
     inside = reply.partition("{")[2].partition("}")[0]
-    found = list(dict.fromkeys(" ".join(part.split()).lower() for part in inside.split(";") if part.strip()))
-    if reply.count("{") != 1 or reply.count("}") != 1 or not found:
+    parts = [" ".join(part.split()).lower() for part in inside.split(";")]
+    keywords = list(dict.fromkeys(filter(None, parts)))
+    if reply.count("{") != 1 or reply.count("}") != 1 or not keywords:
         raise InputError(f"expected one pair of braces with keywords, got {reply[:80]!r}")
-    return found[:MOST_KEYWORDS]
+    return keywords[:MOST_KEYWORDS]
 
 
-def profile_by_rule(user: str, texts: Sequence[str]) -> dict[str, Any]:
+class Profile(NamedTuple):
+    """What a buyer cares about: a summary, and keywords."""
+
+    summary: str
+    keywords: list[str]
+
+
+def profile_by_rule(user: str, texts: Sequence[str]) -> Profile:
     """Summary and keywords without a model; InputError for a user without reviews. Keywords are the
     preferences that most of the reviews speak of (one of a preference's words stands there), of equals the
     first; reviews that show none give ``quality``, which every buyer wants.
     """
     if not texts:
         raise InputError(f"user {user!r} has no reviews; a profile needs at least one")
-    said = [f" {' '.join(words(text))} " for text in texts]
-    counts = {
-        name: sum(any(f" {cue} " in text for cue in cues.split(", ")) for text in said)
-        for name, cues in prompts.lists(_PHRASES)["preferences"].items()
-    }
-    found = sorted((name for name in counts if counts[name]), key=lambda name: -counts[name])
-    keywords = found[:MOST_KEYWORDS] or ["quality"]
-    summary = f"This buyer cares about: {', '.join(keywords)}."
-    written = {"summary": summary, "keywords": keywords, "reviews": len(texts), "writer": "template"}
-    return {"user": user, **written}
+    reviews = [f" {' '.join(words(text))} " for text in texts]
+    counts = {}
+    for preference, cues in prompts.lists(_PHRASES)["preferences"].items():
+        wanted = [f" {cue} " for cue in cues.split(", ")]
+        count = sum(any(cue in review for cue in wanted) for review in reviews)
+        if count:
+            counts[preference] = count
+    by_count = sorted(counts, key=lambda preference: -counts[preference])
+    keywords = by_count[:MOST_KEYWORDS] or ["quality"]
+    return Profile(f"This buyer cares about: {', '.join(keywords)}.", keywords)
 
 
 def query_by_rule(product: CatalogueProduct, most: int = 5) -> str:
     """A general query for a product's kind: its last category and the plain words of its title."""
-    brand = set(words(product.title)[:1])
-    title = [w for w in content_words(product.title) if w not in brand and not any(c.isdigit() for c in w)]
-    kind = content_words(product.categories[-1]) if product.categories else []
-    chosen = list(dict.fromkeys([*title[:3], *kind]))[:most]
-    return " ".join(chosen) or "a product like this"
+    brand = words(product.title)[:1]
+    plain = []
+    for word in content_words(product.title):
+        if word not in brand and not re.search(r"\d", word):
+            plain.append(word)
+    kind = []
+    if product.categories:
+        kind = content_words(product.categories[-1])
+    chosen = list(dict.fromkeys([*plain[:3], *kind]))
+    return " ".join(chosen[:most]) or "a product like this"
 
 
 def conversation_by_rule(
-    target: CatalogueProduct, others: Sequence[CatalogueProduct], passages: Sequence[Passage], wish: str,
+    target: CatalogueProduct,
+    others: Sequence[CatalogueProduct],
+    passages: Sequence[Passage],
+    wish: str,
     rng: np.random.Generator,
-) -> str:  # fmt: skip
+) -> str:
     """A conversation of six to eight user turns about the target, in lines of ``U:`` and ``S:``. It asks
     about the first three passages; of those with one title the first counts, so that no question comes twice.
     """
     phrases = prompts.lists(_PHRASES)
 
-    def say(name: str, **values: Any) -> str:
-        return str(phrases[name][int(rng.integers(len(phrases[name])))]).format(**values)
+    def say(name: str, **values: object) -> str:
+        options = phrases[name]
+        return str(options[int(rng.integers(len(options)))]).format(**values)
 
-    by_title = {passage.title: passage for passage in reversed(passages)}
-    known = [by_title[title] for title in dict.fromkeys(passage.title for passage in passages)][:3]
-    lines = [say("opening", query=wish), say("wish"), say("budget", budget=int(target.price // 10 * 10 + 20))]
-    for place, passage in enumerate(known):
-        lines.append(say("answer", text=known[place - 1].text) if place else "Thank you, that helps.")
-        topic = passage.title[:1].lower() + passage.title[1:] if passage.title else "it"
-        lines.append(phrases["curious"][min(place, 1)].format(topic=topic))
-    if known:
-        lines += [say("answer", text=known[-1].text), "Good to know. So which one would you choose for me?"]
+    by_title: dict[str, Passage] = {}
+    for passage in passages:
+        by_title.setdefault(passage.title, passage)
+    sources = list(by_title.values())[:3]
+    budget = int(target.price // 10 * 10 + 20)
+    lines = [say("opening", query=wish), say("wish"), say("budget", budget=budget)]
+    answer = "Thank you, that helps."
+    for position, passage in enumerate(sources):
+        if position:
+            answer = say("answer", text=sources[position - 1].text)
+        topic = passage.title[:1].lower() + passage.title[1:]
+        question = phrases["curious"][min(position, 1)]
+        lines += [answer, question.format(topic=topic or "it")]
+    if sources:
+        lines += [say("answer", text=sources[-1].text), "Good to know. So which one would you choose for me?"]
     else:
         lines += ["Thank you, that helps me to choose.", "Please take your time."]
-    beside = phrases["beside"][0].format(other=others[0].title) if others else ""
-    lines.append(say("offer", title=target.title, price=target.price) + beside)
-    facts = [part.rstrip(".") for part in target.description[:3]]
-    told = f"{'. '.join(facts)}." if facts else "It is what you described."
-    told += "".join(f" A buyer writes: {review['text']}" for review in target.best_reviews(1))
-    lines += [say("details"), told, say("closing")]
-    return "\n".join(f"{'US'[place % 2]}: {line}" for place, line in enumerate(lines))
+    offer = say("offer", title=target.title, price=target.price)
+    if others:
+        offer += phrases["beside"][0].format(other=others[0].title)
+    lines += [offer, say("details"), _facts(target), say("closing")]
+    pairs = enumerate(lines)
+    return "\n".join(f"{'US'[position % 2]}: {line}" for position, line in pairs)
+
+
+def _facts(target: CatalogueProduct) -> str:
+    """What the system says of the target: its description, and its best review."""
+    facts = "It is what you described."
+    parts = [part.rstrip(".") for part in target.description[:3]]
+    if parts:
+        facts = f"{'. '.join(parts)}."
+    for review in target.best_reviews(1):
+        facts += f" A buyer writes: {review.text}"
+    return facts

@@ -14,9 +14,11 @@ from crs_lib.retrieval.runs import Hit, Ranking, Run, ranked
 from crs_lib.stats import Design, cluster_bootstrap, cluster_bootstrap_differences, holm, sign_flip_pairs
 
 MEASURES = ("nDCG@10", "AP", "P@10", "RR@10", "R@100", "ERR@10", "Judged@10")
-POOL_FLOOR, COLLECTION_FLOOR = "random order of the pool", "random order of the collection"
+POOL_FLOOR = "random order of the pool"
+COLLECTION_FLOOR = "random order of the collection"
 FLOORS = (POOL_FLOOR, COLLECTION_FLOOR)
-_Runs = Mapping[str, Mapping[str, Ranking]]
+_ROUTED = ["right_module", "routed", "oracle"]
+Runs = Mapping[str, Mapping[str, Ranking]]
 Routes = Mapping[tuple[str, int], Sequence[str]]
 
 
@@ -26,41 +28,49 @@ def _topics(partition: Partition) -> pd.DataFrame:
     return frame.rename(columns={"id": "topic"}).astype({"user_index": "Int64"})
 
 
-def score(partition: Partition, runs: _Runs, measures: Sequence[str] = MEASURES) -> pd.DataFrame:
-    """One row a run and judged topic: system, the columns of :func:`_topics`, one column a measure, missing.
-    A topic that a run lacks scores 0 (``missing`` is True). Raises InputError for a run none of whose topics
-    is judged, which is a run of something else, and for a partition without judgments.
+def score(partition: Partition, runs: Runs, measures: Sequence[str] = MEASURES) -> pd.DataFrame:
+    """One row a run and judged topic: system, topic, intent, conversation, kind, turn, user_index (missing
+    for search), one column a measure, missing. A topic that a run lacks scores 0 (``missing`` is True).
+    Raises InputError for a run none of whose topics is judged, which is a run of something else, and for a
+    partition without judgments.
     """
     if not partition.qrels:
         raise InputError(f"the partition {partition.name!r} has no judgments (qrels.qrels) to score runs on")
-    frames = []
+    tables = []
     for name, run in runs.items():
         scored = score_run(run, partition.qrels, measures)
         if run and len(scored.unknown) == len(run):
-            found = f"none of its {len(run)} topics is judged (first: {scored.unknown[0]!r})"
+            wrong = f"none of its {len(run)} topics is judged (first: {scored.unknown[0]!r})"
             form = "<conversation>_<turn>_<position>[#<user index>]"
-            raise InputError(f"run {name!r}: {found}; topics look like {form}")
+            raise InputError(f"run {name!r}: {wrong}; topics look like {form}")
         missing = scored.topics.index.isin(scored.missing)
-        frame = _topics(partition).join(scored.topics.assign(missing=missing), on="topic")
-        frames.append(frame.assign(system=name))
-    return pd.concat(frames, ignore_index=True)
+        table = _topics(partition).join(scored.topics.assign(missing=missing), on="topic")
+        tables.append(table.assign(system=name))
+    return pd.concat(tables, ignore_index=True)
 
 
 def with_floors(
-    partition: Partition, scores: pd.DataFrame, measures: Sequence[str],
-    sizes: Mapping[str, int] | None = None, **how: Any,
-) -> pd.DataFrame:  # fmt: skip
+    partition: Partition,
+    scores: pd.DataFrame,
+    measures: Sequence[str],
+    sizes: Mapping[str, int] | None = None,
+    **how: Any,
+) -> pd.DataFrame:
     """The scores and, as systems of their own, what chance scores. ``random order of the pool`` shuffles the
     judged documents: the floor of a run that only re-ranks them. ``random order of the collection`` draws
     from all products or passages: the floor of a run that searches the whole collection. It is there where
     ``sizes`` says by kind how many documents the collection has. ``how`` are ``draws`` and ``seed``.
     """
-    known = _topics(partition)
-    every = {row.topic: sizes[row.kind] for row in known.itertuples() if row.kind in sizes} if sizes else {}
+    topics = _topics(partition)
+    floors = {POOL_FLOOR: random_floor(partition.qrels, measures, sizes=None, **how)}
+    if sizes:
+        known = topics[topics["kind"].isin(list(sizes))]
+        documents = dict(zip(known["topic"], known["kind"].map(sizes), strict=True))
+        floors[COLLECTION_FLOOR] = random_floor(partition.qrels, measures, sizes=documents, **how)
     tables = [scores]
-    for name, documents in ((POOL_FLOOR, None), *([(COLLECTION_FLOOR, every)] if sizes else [])):
-        floor = random_floor(partition.qrels, measures, sizes=documents, **how)
-        tables.append(known.join(floor, on="topic", how="inner").assign(missing=False, system=name))
+    for name, floor in floors.items():
+        table = topics.join(floor, on="topic", how="inner")
+        tables.append(table.assign(missing=False, system=name))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -71,12 +81,16 @@ def means(
     ``resamples`` and ``seed``, here and below. ``by`` names columns such as kind, user_index, turn. ``n``
     counts topics, ``clusters`` conversations.
     """
-    rows, keys = [], list(by)
+    keys = list(by)
+    tables = []
     for (group, part), measure in product(scores.groupby(keys, dropna=False, sort=True), measures):
-        found = cluster_bootstrap(part, Design(scenario="conversation", value=measure, **draws))
-        rows.append(found.assign(measure=measure, **dict(zip(keys, group, strict=True))))
-    frame = pd.concat(rows, ignore_index=True)
-    return frame[[*keys, "measure", "system", "mean", "low", "high", "n", "clusters"]]
+        design = Design(scenario="conversation", value=measure, **draws)
+        table = cluster_bootstrap(part, design).assign(measure=measure)
+        for key, value in zip(keys, group, strict=True):
+            table[key] = value
+        tables.append(table)
+    columns = [*keys, "measure", "system", "mean", "low", "high", "n", "clusters"]
+    return pd.concat(tables, ignore_index=True)[columns]
 
 
 def reader(partition: Partition, scores: pd.DataFrame, mapping: str) -> pd.DataFrame:
@@ -85,15 +99,18 @@ def reader(partition: Partition, scores: pd.DataFrame, mapping: str) -> pd.DataF
     user has that index; missing for search topics. The release does not say which mapping holds, so look at
     both.
     """
+    readers = [_reader(partition, topic(name), mapping) for name in scores["topic"]]
+    return scores.assign(reader=readers)
 
-    def read(name: str) -> str | None:
-        judged = topic(name)
-        if judged.user_index is None:
-            return None
-        generic = mapping == "zero_is_generic" and judged.user_index == 0
-        return "user" if user_of(partition, judged, mapping) else "generic" if generic else "unresolved"
 
-    return scores.assign(reader=[read(name) for name in scores["topic"]])
+def _reader(partition: Partition, judged: Topic, mapping: str) -> str | None:
+    if judged.user_index is None:
+        return None
+    if user_of(partition, judged, mapping):
+        return "user"
+    if mapping == "zero_is_generic" and judged.user_index == 0:
+        return "generic"
+    return "unresolved"
 
 
 def joint(scores: pd.DataFrame, routes: Mapping[str, Routes], measure: str = "nDCG@10") -> pd.DataFrame:
@@ -101,12 +118,15 @@ def joint(scores: pd.DataFrame, routes: Mapping[str, Routes], measure: str = "nD
     ``oracle`` is the mean over the intent's user variants; ``routed`` is the same, and 0 where the router did
     not send the turn to the intent's module. Raises InputError for a system without routes.
     """
-    if lacking := [name for name in scores["system"].unique() if name not in routes]:
-        raise InputError(f"no routes for {', '.join(map(repr, lacking))}; give those of each system")
+    lacking = [repr(name) for name in scores["system"].unique() if name not in routes]
+    if lacking:
+        raise InputError(f"no routes for {', '.join(lacking)}; give those of each system")
     keys = ["system", "conversation", "turn", "intent", "kind"]
     frame = scores.groupby(keys, sort=False)[measure].mean().rename("oracle").reset_index()
-    rows = frame[["system", "kind", "conversation", "turn"]].itertuples(index=False)
-    sent = [kind in routes[system].get((talk, turn), ()) for system, kind, talk, turn in rows]
+    sent = []
+    for row in frame.itertuples():
+        modules = routes[row.system].get((row.conversation, row.turn), ())
+        sent.append(row.kind in modules)
     return frame.assign(right_module=sent, routed=frame["oracle"].where(sent, 0.0))
 
 
@@ -117,7 +137,8 @@ def lost_to_routing(frame: pd.DataFrame) -> pd.DataFrame:
     if frame.empty:
         return frame
     best = frame.groupby("system")["oracle"].mean().idxmax()
-    return frame[frame["system"] == best].assign(lost=lambda rows: rows["oracle"] - rows["routed"])
+    rows = frame[frame["system"] == best]
+    return rows.assign(lost=rows["oracle"] - rows["routed"])
 
 
 def joint_means(frame: pd.DataFrame) -> pd.DataFrame:
@@ -125,11 +146,11 @@ def joint_means(frame: pd.DataFrame) -> pd.DataFrame:
     row a system and kind: share of intents sent to the right module, score with the router, score with oracle
     routing. The gap of the last two is what the router costs.
     """
-    shown = ["right_module", "routed", "oracle"]
     groups = frame.groupby(["system", "kind"], sort=False)
-    kinds = groups[shown].mean().assign(n=groups.size()).reset_index()
-    macro = kinds.groupby("system", sort=False).agg(dict.fromkeys(shown, "mean") | {"n": "sum"})
-    return pd.concat([kinds, macro.reset_index().assign(kind="macro")], ignore_index=True)
+    kinds = groups[_ROUTED].mean().assign(n=groups.size()).reset_index()
+    systems = kinds.groupby("system", sort=False)
+    macro = systems[_ROUTED].mean().assign(n=systems["n"].sum(), kind="macro").reset_index()
+    return pd.concat([kinds, macro], ignore_index=True)
 
 
 def differences(scores: pd.DataFrame, measure: str = "nDCG@10", **draws: Any) -> pd.DataFrame:
@@ -137,17 +158,17 @@ def differences(scores: pd.DataFrame, measure: str = "nDCG@10", **draws: Any) ->
     of one conversation stand together: the unit of test and interval is the conversation. Holm is over all
     rows of the table; p is missing where a kind is judged in a single conversation.
     """
-    rows = []
+    tables = []
     for kind, part in scores.groupby("kind", sort=True):
-        gaps = cluster_bootstrap_differences(part, Design(scenario="conversation", value=measure, **draws))
+        design = Design(scenario="conversation", value=measure, **draws)
+        gaps = cluster_bootstrap_differences(part, design)
         tests = gaps[["a", "b"]].assign(p=float("nan"))
         if len(set(part["conversation"])) > 1:
             whole = part.groupby(["system", "conversation"], sort=False)[measure].mean().reset_index()
-            design = Design(scenario="conversation", value=measure, seed=draws.get("seed", 0))
-            tests = sign_flip_pairs(whole, design)
-        merged = gaps.drop(columns=["error"]).merge(tests[["a", "b", "p"]], on=["a", "b"])
-        rows.append(merged.assign(kind=kind))
-    frame = pd.concat(rows, ignore_index=True)
+            tests = sign_flip_pairs(whole, Design("system", "conversation", measure, seed=design.seed))
+        table = gaps.drop(columns=["error"]).merge(tests[["a", "b", "p"]], on=["a", "b"])
+        tables.append(table.assign(kind=kind))
+    frame = pd.concat(tables, ignore_index=True)
     frame["p_holm"] = holm(frame["p"].to_numpy())
     return frame[["kind", "a", "b", "diff", "low", "high", "p", "p_holm", "n", "n_missing"]]
 
@@ -159,16 +180,19 @@ def personalisation(
     system to the same with keywords. Only recommendation topics whose score is there for both count; the
     interval of 95 % is over conversations. Empty where no pair was scored.
     """
+    recommended = scores[scores["kind"] == "recommendation"]
+    wide = recommended.pivot_table(index=["topic", "conversation"], columns="system", values=measure)
     rows = []
-    asked = scores[scores["kind"] == "recommendation"]
-    wide = asked.pivot_table(index=["topic", "conversation"], columns="system", values=measure)
     for plain, personal in twins.items():
         if plain not in wide or personal not in wide:
             continue
-        gain = (wide[personal] - wide[plain]).dropna().rename("gain").reset_index().assign(system="gain")
-        found = cluster_bootstrap(gain, Design(scenario="conversation", value="gain", **draws)).iloc[0]
-        signs = [int((np.sign(gain["gain"]) == sign).sum()) for sign in (1, -1, 0)]
-        rows.append([plain, *signs, *(float(found[name]) for name in ("mean", "low", "high")), len(gain)])
+        gains = (wide[personal] - wide[plain]).dropna().rename("gain").reset_index()
+        design = Design(scenario="conversation", value="gain", **draws)
+        interval = cluster_bootstrap(gains.assign(system="gain"), design).iloc[0]
+        signs = np.sign(gains["gain"]).tolist()
+        row = [plain, signs.count(1), signs.count(-1), signs.count(0)]
+        row += interval[["mean", "low", "high"]].astype(float).tolist()
+        rows.append([*row, len(gains)])
     columns = ["system", "helped", "hurt", "same", "mean gain", "low", "high", "n"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -184,26 +208,28 @@ def beside_people(models: pd.DataFrame, ceiling: pd.DataFrame) -> pd.DataFrame:
 
 def linked_intents(partition: Partition) -> list[Intent]:
     """The product-details intents that name a product (field ``product``), in order."""
-    return [i for i in partition.all_intents() if i.type == "product_details" and i.product]
+    return [one for one in partition.all_intents() if one.type == "product_details" and one.product]
 
 
 def pool_prior(partition: Partition) -> Run:
     """A baseline without texts: the conversation's judged items by mean grade over its earlier topics. Only
     recommendation topics of turns before the question count; an intent without any gets no hits.
     """
-    judged = [(topic(name), grades) for name, grades in partition.qrels.items()]
     run: Run = {}
     for intent in linked_intents(partition):
-        found: dict[str, list[int]] = {}
-        for asked, grades in judged:
-            earlier = asked.conversation == intent.conversation and asked.turn < intent.turn
-            for item, grade in grades.items() if earlier and asked.kind == "recommendation" else ():
-                found.setdefault(item.upper(), []).append(grade)
-        run[intent.id] = ranked((item, sum(given) / len(given)) for item, given in found.items())
+        grades: dict[str, list[int]] = {}
+        for name, judgments in partition.qrels.items():
+            judged = topic(name)
+            if judged.conversation != intent.conversation or judged.kind != "recommendation":
+                continue
+            if judged.turn < intent.turn:
+                for item, grade in judgments.items():
+                    grades.setdefault(item.upper(), []).append(grade)
+        run[intent.id] = ranked({item: sum(each) / len(each) for item, each in grades.items()})
     return run
 
 
-def score_links(partition: Partition, runs: _Runs) -> pd.DataFrame:
+def score_links(partition: Partition, runs: Runs) -> pd.DataFrame:
     """Mean P@1, RR@10, R@10 of runs over the linked intents, in [0, 1], one row a run. ``reachable`` is the
     share of intents whose product the run ranks at all. Ids are compared in upper case. A missing intent
     scores 0.
@@ -211,7 +237,9 @@ def score_links(partition: Partition, runs: _Runs) -> pd.DataFrame:
     qrels = {intent.id: {str(intent.product).upper(): 1} for intent in linked_intents(partition)}
     rows = []
     for name, run in runs.items():
-        upper = {key: [Hit(hit.id.upper(), hit.score) for hit in ranking] for key, ranking in run.items()}
-        scored = score_run(upper, qrels, ["P@1", "RR@10", "R@10", "R"]).topics.mean()
-        rows.append(scored.to_dict() | {"system": name, "reachable": scored["R"], "n": len(qrels)})
+        upper = {}
+        for intent, ranking in run.items():
+            upper[intent] = [Hit(hit.id.upper(), hit.score) for hit in ranking]
+        row = score_run(upper, qrels, ["P@1", "RR@10", "R@10", "R"]).topics.mean().to_dict()
+        rows.append({"system": name, "reachable": row.pop("R"), "n": len(qrels), **row})
     return pd.DataFrame(rows, columns=["system", "P@1", "RR@10", "R@10", "reachable", "n"])

@@ -18,12 +18,17 @@ from crs_lib.stats import Design, bootstrap_estimates, cluster_bootstrap_correla
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 _COLUMNS = ["what", "measure", "value", "low", "high", "n"]
+_SETS = "set of intents"
 
 
 def shares(turn: AnnotatedTurn) -> dict[str, float]:
     """For each intent the share of annotators, in [0, 1], who gave it at least once; 0 without annotators."""
-    n = max(1, len(turn.cells))
-    return {kind: sum(any(need.type == kind for need in cell) for cell in turn.cells) / n for kind in INTENTS}
+    annotators = max(1, len(turn.cells))
+    parts = {}
+    for kind in INTENTS:
+        votes = [any(need.type == kind for need in cell) for cell in turn.cells]
+        parts[kind] = sum(votes) / annotators
+    return parts
 
 
 def majority_labels(partition: Partition) -> pd.DataFrame:
@@ -33,26 +38,27 @@ def majority_labels(partition: Partition) -> pd.DataFrame:
     turns without record.
     """
     rows = []
-    for name, conversation in partition.conversations.items():
-        records = {record.turn: record for record in partition.annotations.get(name, ())}
-        for turn in range(len(conversation.turns)):
-            record = records.get(turn)
-            given = list(shares(record or AnnotatedTurn(turn, ())).values())
-            ties, annotators = sum(share == 0.5 for share in given), len(record.cells) if record else None
-            majority = [int(share > 0.5) for share in given]
-            rows.append((name, turn, *majority, record is not None, annotators, ties))
+    for talk, turn in partition.user_turns():
+        record = partition.records_of(talk.id).get(turn)
+        parts = shares(record or AnnotatedTurn(turn, ()))
+        row: dict[str, object] = {"conversation": talk.id, "turn": turn, "recorded": record is not None}
+        for kind, share in parts.items():
+            row[kind] = int(share > 0.5)
+        row["ties"] = list(parts.values()).count(0.5)
+        if record is not None:
+            row["annotators"] = len(record.cells)
+        rows.append(row)
     columns = ["conversation", "turn", *INTENTS, "recorded", "annotators", "ties"]
     return pd.DataFrame(rows, columns=columns).astype({"annotators": "Int64"})
 
 
 def curated_labels(partition: Partition) -> pd.DataFrame:
     """One row a user turn: 0/1 for each intent, as the curated list has it."""
-    given = {(one.conversation, one.turn, one.type) for one in partition.all_intents()}
-    rows = [
-        (name, turn, *(int((name, turn, kind) in given) for kind in INTENTS))
-        for name, conversation in partition.conversations.items()
-        for turn in range(len(conversation.turns))
-    ]
+    given = {(intent.conversation, intent.turn, intent.type) for intent in partition.all_intents()}
+    rows = []
+    for talk, turn in partition.user_turns():
+        labels = [int((talk.id, turn, kind) in given) for kind in INTENTS]
+        rows.append((talk.id, turn, *labels))
     return pd.DataFrame(rows, columns=["conversation", "turn", *INTENTS])
 
 
@@ -70,7 +76,7 @@ def f1(counts: Floats) -> Floats:
 
 
 def grouped_folds(groups: NDArray[Any], most: int = 5) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Rows to learn from and rows held out, conversations together; InputError for one conversation alone."""
+    """Rows to learn from and rows left out, conversations together; InputError for one conversation alone."""
     from sklearn.model_selection import GroupKFold
 
     folds = min(most, len(set(groups.tolist())))
@@ -84,17 +90,21 @@ def f1_table(conversations: pd.Series, truth: Labels, guess: Labels, seed: int =
     of 95 %; ``n`` counts the turns that carry the intent.
     """
     codes, names = pd.factorize(conversations)
-    tallies = np.stack([counts(truth[codes == c], guess[codes == c]) for c in range(len(names))])
+    tallies = np.stack([counts(truth[codes == code], guess[codes == code]) for code in range(len(names))])
 
     def statistic(weights: Floats) -> Floats:
-        drawn = np.einsum("bc,cki->kbi", weights, tallies)
-        each = f1(drawn)
-        return np.column_stack([each, f1(drawn.sum(axis=2)), each.mean(axis=1)])
+        sums = np.einsum("bc,cki->kbi", weights, tallies)
+        each = f1(sums)
+        micro = f1(sums.sum(axis=2))
+        return np.column_stack([each, micro, each.mean(axis=1)])
 
-    found = bootstrap_estimates(statistic, len(names), Design(seed=seed))
-    kinds, positives = [*INTENTS, "micro", "macro"], truth.sum(axis=0).tolist()
-    table = {"intent": kinds, "f1": found.estimate, "low": found.low, "high": found.high}
-    return pd.DataFrame(table | {"n": [*positives, sum(positives), len(truth)]})
+    scores = bootstrap_estimates(statistic, len(names), Design(seed=seed))
+    positives = truth.sum(axis=0).tolist()
+    table = pd.DataFrame({"intent": [*INTENTS, "micro", "macro"], "f1": scores.estimate})
+    table["low"] = scores.low
+    table["high"] = scores.high
+    table["n"] = [*positives, sum(positives), len(truth)]
+    return table
 
 
 def intent_agreement(crowd: Partition, **draws: Any) -> pd.DataFrame:
@@ -103,16 +113,17 @@ def intent_agreement(crowd: Partition, **draws: Any) -> pd.DataFrame:
     without record are left out, since how many annotators saw them is not released. ``draws`` are
     ``resamples`` and ``seed``, here and below.
     """
-    views = (
-        (f"{name}_{record.turn}", rater, frozenset(label.type for label in cell))
-        for name, records in crowd.annotations.items()
-        for record in records
-        for rater, cell in enumerate(record.cells)
-    )
-    rows = [(item, rater, *(int(kind in kinds) for kind in INTENTS), kinds) for item, rater, kinds in views]
-    frame = pd.DataFrame(rows, columns=["item", "rater", *INTENTS, "set of intents"])
-    levels = dict.fromkeys(INTENTS, "nominal") | {"set of intents": "masi"}
-    return alpha_table(frame, levels, **draws)
+    rows: list[dict[str, object]] = []
+    for name, records in crowd.annotations.items():
+        for record in records:
+            for rater, cell in enumerate(record.cells):
+                kinds = frozenset(label.type for label in cell)
+                row = {kind: int(kind in kinds) for kind in INTENTS}
+                rows.append({"item": f"{name}_{record.turn}", "rater": rater, _SETS: kinds, **row})
+    views = pd.DataFrame(rows, columns=["item", "rater", *INTENTS, _SETS])
+    levels = dict.fromkeys(INTENTS, "nominal")
+    levels[_SETS] = "masi"
+    return alpha_table(views, levels, **draws)
 
 
 def alpha_table(views: pd.DataFrame, levels: Mapping[str, Any], **draws: Any) -> pd.DataFrame:
@@ -120,54 +131,76 @@ def alpha_table(views: pd.DataFrame, levels: Mapping[str, Any], **draws: Any) ->
     rows = []
     for column, level in levels.items():
         design = Design(system="rater", scenario="item", value=column, **draws)
-        one = krippendorff_alpha(views, design, level=level).iloc[0]
-        rows.append([column, f"alpha, {level}", one["alpha"], one["low"], one["high"], int(one["n_items"])])
+        row = krippendorff_alpha(views, design, level=level).iloc[0]
+        rows.append([column, f"alpha, {level}", row["alpha"], row["low"], row["high"], int(row["n_items"])])
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 
-def _one_way_icc(sizes: Floats, sums: Floats, squares: Floats, weights: Floats | None = None) -> Floats:
+def one_way_icc(sizes: Floats, sums: Floats, squares: Floats, weights: Floats | None = None) -> Floats:
     """ICC(1,1) and ICC(1,k), at most 1, for items with different numbers of anonymous raters: (draws, 2).
     Given for each item the number of ratings, their sum and sum of squares; ``weights`` (draws, items) counts
     how often an item is drawn. NaN where nothing varies between or within items. Source: Shrout and Fleiss
     (1979); the mean group size as in Donner (1986), Int. Stat. Rev. 54.
     """
-    w = np.ones((1, len(sizes))) if weights is None else weights
-    items, total = w.sum(axis=1), w @ sizes
-    between = w @ (sums**2 / sizes) - (w @ sums) ** 2 / total
-    within = w @ squares - w @ (sums**2 / sizes)
+    if weights is None:
+        weights = np.ones((1, len(sizes)))
+    items = weights.sum(axis=1)
+    total = weights @ sizes
+    per_item = weights @ (sums**2 / sizes)
+    between = per_item - (weights @ sums) ** 2 / total
+    within = weights @ squares - per_item
     with np.errstate(divide="ignore", invalid="ignore"):
-        msb, msw = between / (items - 1), within / (total - items)
-        size = (total - (w @ sizes**2) / total) / (items - 1)
-        return np.column_stack([(msb - msw) / (msb + (size - 1) * msw), (msb - msw) / msb])
+        msb = between / (items - 1)
+        msw = within / (total - items)
+        size = (total - (weights @ sizes**2) / total) / (items - 1)
+        single = (msb - msw) / (msb + (size - 1) * msw)
+        return np.column_stack([single, (msb - msw) / msb])
 
 
 def quality_agreement(corpus: Mapping[str, Partition], **draws: Any) -> pd.DataFrame:
     """For each aspect and the average: alpha (ordinal; interval for the average), ICC(1,1), ICC(1,k), one
     rater against the mean of the others (Pearson). Intervals of 95 % over conversations.
     """
-    given = [
-        (key, i, *rating, float(np.mean(rating)))
-        for partition in corpus.values()
-        for key, ratings in partition.ratings.items()
-        for i, rating in enumerate(ratings)
-    ]
-    views, rows = pd.DataFrame(given, columns=["item", "rater", *ASPECTS, "average"]), list[list[Any]]()
+    rows = []
+    for partition in corpus.values():
+        for name, ratings in partition.ratings.items():
+            for rater, rating in enumerate(ratings):
+                rows.append((name, rater, *rating, float(np.mean(rating))))
+    views = pd.DataFrame(rows, columns=["item", "rater", *ASPECTS, "average"])
+    tables = []
     for aspect in (*ASPECTS, "average"):
         level = "interval" if aspect == "average" else "ordinal"
-        rows += alpha_table(views, {aspect: level}, **draws).values.tolist()
-        groups = views.astype({aspect: float}).groupby("item", sort=False)[aspect]
-        hows = ("size", "sum", lambda part: (part**2).sum())
-        sums = [groups.agg(how).to_numpy(dtype=float) for how in hows]
-        icc = bootstrap_estimates(partial(_one_way_icc, *sums), len(sums[0]), Design(**draws))
-        for j, measure in enumerate(("ICC(1,1)", "ICC(1,k)")):
-            rows.append([aspect, measure, icc.estimate[j], icc.low[j], icc.high[j], len(sums[0])])
-        size, total = groups.transform("size"), groups.transform("sum")
-        kept = views.assign(rest=(total - views[aspect]) / (size - 1))[(size > 1).to_numpy()]
-        design = Design(scenario="item", **draws)
-        one = cluster_bootstrap_correlation(kept, aspect, "rest", design, kind="pearson").iloc[0]
-        others = [one["correlation"], one["low"], one["high"], int(one["n"])]
-        rows.append([aspect, "one rater against the others", *others])
+        tables.append(alpha_table(views, {aspect: level}, **draws))
+        tables.append(_icc_table(views, aspect, **draws))
+        tables.append(_one_against_others(views, aspect, **draws))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _icc_table(views: pd.DataFrame, aspect: str, **draws: Any) -> pd.DataFrame:
+    values = views[aspect].astype(float)
+    items = pd.DataFrame({"value": values, "square": values**2}).groupby(views["item"], sort=False)
+    sums = items.sum()
+    sizes = items.size().to_numpy(dtype=float)
+    statistic = partial(one_way_icc, sizes, sums["value"].to_numpy(), sums["square"].to_numpy())
+    icc = bootstrap_estimates(statistic, len(sizes), Design(**draws))
+    rows = []
+    for column, measure in enumerate(("ICC(1,1)", "ICC(1,k)")):
+        bounds = [icc.estimate[column], icc.low[column], icc.high[column]]
+        rows.append([aspect, measure, *bounds, len(sizes)])
     return pd.DataFrame(rows, columns=_COLUMNS)
+
+
+def _one_against_others(views: pd.DataFrame, aspect: str, **draws: Any) -> pd.DataFrame:
+    """Correlation of a rater with the mean of the others, over conversations with two raters or more."""
+    values = views[aspect].astype(float)
+    groups = values.groupby(views["item"], sort=False)
+    size = groups.transform("size")
+    others = (groups.transform("sum") - values) / (size - 1)
+    shared = views.assign(others=others)[(size > 1).to_numpy()]
+    design = Design(scenario="item", **draws)
+    row = cluster_bootstrap_correlation(shared, aspect, "others", design, kind="pearson").iloc[0]
+    bounds = [row["correlation"], row["low"], row["high"], int(row["n"])]
+    return pd.DataFrame([[aspect, "one rater against the others", *bounds]], columns=_COLUMNS)
 
 
 def human_ceiling(crowd: Partition, seed: int = 0) -> pd.DataFrame:
@@ -176,18 +209,27 @@ def human_ceiling(crowd: Partition, seed: int = 0) -> pd.DataFrame:
     have no majority of others and are left out.
     """
     names, truth, guess = [], [], []
-    for name, conversation in crowd.conversations.items():
-        cells = {record.turn: record.cells for record in crowd.annotations.get(name, ())}
-        raters = max(map(len, cells.values()), default=0)
-        for turn in range(len(conversation.turns)):
-            views = cells.get(turn, ((),) * raters)
+    for name, talk in crowd.conversations.items():
+        records = crowd.records_of(name)
+        annotators = max((len(record.cells) for record in records.values()), default=0)
+        silent = AnnotatedTurn(-1, ((),) * annotators)
+        for turn in range(len(talk.turns)):
+            views = _views(records.get(turn, silent))
             if len(views) < 3:
                 continue
-            kinds = [{need.type for need in cell} for cell in views]
-            given = np.array([[kind in some for kind in INTENTS] for some in kinds], dtype=int)
+            others = views.sum(axis=0) - views
             names += [name] * len(views)
-            guess.append(given)
-            truth.append((2 * (given.sum(axis=0) - given) > len(views) - 1).astype(np.int64))
+            guess.append(views)
+            truth.append((2 * others > len(views) - 1).astype(np.int64))
     if not names:
         raise InputError("no turn has three annotators; there is no majority to compare one of them with")
     return f1_table(pd.Series(names), np.concatenate(truth), np.concatenate(guess), seed)
+
+
+def _views(record: AnnotatedTurn) -> Labels:
+    """(annotators, intents) of 0 and 1."""
+    rows = []
+    for cell in record.cells:
+        kinds = {need.type for need in cell}
+        rows.append([int(kind in kinds) for kind in INTENTS])
+    return np.array(rows, dtype=np.int64).reshape(len(rows), len(INTENTS))

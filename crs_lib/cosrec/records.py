@@ -42,7 +42,7 @@ class Conversation(NamedTuple):
     @property
     def turns(self) -> list[int]:
         """Positions of the user's utterances: ``turns[t]`` is where user turn ``t`` stands."""
-        return [i for i, utterance in enumerate(self.utterances) if utterance.speaker == "U"]
+        return [position for position, line in enumerate(self.utterances) if line.speaker == "U"]
 
     def texts(self, speakers: str = "US") -> list[str]:
         """What was said, by some of the speakers, in order."""
@@ -54,8 +54,10 @@ class Conversation(NamedTuple):
 
     def before(self, turn: int) -> str:
         """The line before a user turn, empty at the beginning."""
-        place = self.turns[turn]
-        return self.utterances[place - 1].text if place else ""
+        position = self.turns[turn]
+        if position == 0:
+            return ""
+        return self.utterances[position - 1].text
 
 
 class Rating(NamedTuple):
@@ -127,10 +129,13 @@ def topic(name: str) -> Topic:
     """Read a topic id: ``C_3_0`` is a search topic, ``C_3_0#2`` a recommendation for user index 2. Only the
     topic is looked at: passage ids hold '#' too. Raises InputError for another form.
     """
-    if not (found := _TOPIC.fullmatch(name)):
+    match = _TOPIC.fullmatch(name)
+    if match is None:
         raise InputError(f"topic {name!r} has not the form <conversation>_<turn>_<position>[#<user index>]")
-    kind, user_index = ("recommendation", int(found[4])) if found[4] else ("search", None)
-    return Topic(name, found[1], found[2], kind, int(found[3]), user_index)
+    intent, conversation, turn, user = match.groups()
+    if user is None:
+        return Topic(name, intent, conversation, "search", int(turn), None)
+    return Topic(name, intent, conversation, "recommendation", int(turn), int(user))
 
 
 @dataclass(frozen=True)
@@ -149,18 +154,37 @@ class Partition:
 
     def all_intents(self) -> list[Intent]:
         """Every curated intent, by conversation, turn and position."""
-        return [intent for name in self.conversations for intent in self.intents.get(name, ())]
+        intents: list[Intent] = []
+        for name in self.conversations:
+            intents += self.intents.get(name, ())
+        return intents
+
+    def user_turns(self) -> list[tuple[Conversation, int]]:
+        """Every user turn: its conversation and its number, in order."""
+        turns = []
+        for talk in self.conversations.values():
+            for turn in range(len(talk.turns)):
+                turns.append((talk, turn))
+        return turns
+
+    def records_of(self, conversation: str) -> dict[int, AnnotatedTurn]:
+        """The annotated turns of a conversation by their numbers; turns without record are left out."""
+        return {record.turn: record for record in self.annotations.get(conversation, ())}
 
     def topics(self) -> list[str]:
         """The judged topics; where nothing is judged, all intents of search, and of recommendation by user. A
         recommendation has one index more than its conversation has users, as in the release.
         """
-        found = list[str]()
+        if self.qrels:
+            return list(self.qrels)
+        topics = []
         for intent in self.all_intents():
-            indices = range(len(self.users.get(intent.conversation, ())) + 1)
-            found += [intent.id] if intent.type == "search" else []
-            found += [f"{intent.id}#{k}" for k in indices if intent.type == "recommendation"]
-        return list(self.qrels) or found
+            if intent.type == "search":
+                topics.append(intent.id)
+            if intent.type == "recommendation":
+                users = self.users.get(intent.conversation, ())
+                topics += [f"{intent.id}#{index}" for index in range(len(users) + 1)]
+        return topics
 
 
 def user_of(partition: Partition, judged: Topic, mapping: str) -> Buyer | None:
@@ -171,8 +195,12 @@ def user_of(partition: Partition, judged: Topic, mapping: str) -> Buyer | None:
     """
     if mapping not in MAPPINGS:
         raise InputError(f"user mapping {mapping!r} is not known; use one of {', '.join(MAPPINGS)}")
-    if judged.user_index is None:
+    rank = judged.user_index
+    if rank is None:
         return None
+    if mapping == "zero_is_generic":
+        rank -= 1
     users = sorted(partition.users.get(judged.conversation, ()))
-    rank = judged.user_index - (mapping == "zero_is_generic")
-    return users[rank] if 0 <= rank < len(users) else None
+    if 0 <= rank < len(users):
+        return users[rank]
+    return None

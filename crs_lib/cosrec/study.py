@@ -1,5 +1,7 @@
 """The stages of notebooks 11 to 14: settings, files and function of each, and the tables of their figures."""
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -18,53 +20,100 @@ from crs_lib.cosrec.settings import (
 )
 from crs_lib.runs import StageSpec, Study
 
-_SCORES = "scores means by_user by_reader by_turn by_intent joint differences personal links"
-_PEOPLE = "intents ceiling intent_agreement quality_agreement rewriting signals noise"
+_EVALUATE = "14_cosrec_evaluate"
+_SCORES = (
+    "scores",
+    "means",
+    "by_user",
+    "by_reader",
+    "by_turn",
+    "by_intent",
+    "joint",
+    "differences",
+    "personal",
+    "links",
+)
+_PEOPLE = ("intents", "ceiling", "intent_agreement", "quality_agreement", "rewriting", "signals", "noise")
+_CORPUS_FILES = {
+    "quirks": "quirks.csv",
+    "claims": "claims.csv",
+    "ratings": "ratings.csv",
+    "judged": "judgments.csv",
+}
+_NOTHING = pd.DataFrame()
 
 
 def _audit(settings: CorpusSettings, stage: runs.Stage) -> dict[str, Any]:
     """The corpus itself (``corpus``), its quirks, the stated statistics, ratings and judgments."""
-    read = corpus.load_all(settings.source)
-    odd = pd.concat([audit.find_quirks(partition) for partition in read.values()], ignore_index=True)
-    stage.counts.update(quirks=len(odd), conversations=sum(len(p.conversations) for p in read.values()))
+    partitions = corpus.load_all(settings.source)
+    tables = [audit.find_quirks(partition) for partition in partitions.values()]
+    quirks = pd.concat(tables, ignore_index=True)
+    talks = [len(partition.conversations) for partition in partitions.values()]
+    stage.counts.update(quirks=len(quirks), conversations=sum(talks))
     return {
-        "corpus": read, "quirks": odd, "claims": audit.readme_claims(read),
-        "ratings": audit.conversation_ratings(read), "judged": audit.judgments_per_intent(read["curated"]),
-    }  # fmt: skip
+        "corpus": partitions,
+        "quirks": quirks,
+        "claims": audit.readme_claims(partitions),
+        "ratings": audit.conversation_ratings(partitions),
+        "judged": audit.judgments_per_intent(partitions["curated"]),
+    }
 
 
-def _score(settings: ScoreSettings, stage: runs.Stage) -> dict[str, Any]:
+def _corpus_inputs(settings: CorpusSettings) -> dict[str, str]:
+    return corpus.digests(settings.source)
+
+
+def _score(settings: ScoreSettings, stage: runs.Stage) -> dict[str, pd.DataFrame]:
     """The scores of the runs of a folder, with the floors beside them. The joint tables (by intent, and their
     means) need ``routes.jsonl`` and the links ``links/`` beside the run files; without them these are empty.
     """
-    place, nothing = paths.given(settings.runs) if settings.runs else stage.folder / "runs", pd.DataFrame()
-    sizes = {} if settings.runs else STUDY.finished(settings.run, "retrieve")["counts"].get("collections", {})
+    folder = stage.folder / "runs"
+    sizes: Mapping[str, int] = {}
+    if settings.runs:
+        folder = paths.given(settings.runs)
+    else:
+        sizes = STUDY.finished(settings.run, "retrieve")["counts"].get("collections", {})
     curated = corpus.load(corpus.locate(settings.source), "curated")
-    measure, ranked = settings.measure, retrieve.read_runs(place)
+    rankings = retrieve.read_runs(folder)
+    stage.counts.update(systems=len(rankings), topics=len(curated.qrels))
+    measure = settings.measure
     names = list(dict.fromkeys([measure, *evaluate.MEASURES]))
-    scores = evaluate.score(curated, ranked, names)
+    scores = evaluate.score(curated, rankings, names)
     floored = evaluate.with_floors(curated, scores, names, sizes=sizes, seed=settings.seed)
     draws: dict[str, Any] = {"resamples": settings.resamples, "seed": settings.seed}
-    asked = floored[floored["kind"] == "recommendation"]
-    readers = evaluate.reader(curated, asked, settings.mapping)
-    routes, links = place.parent / "routes.jsonl", place.parent / "links"
-    routed = retrieve.read_routes(routes) if routes.is_file() else {}
-    joint = evaluate.joint(scores, routed, measure) if set(ranked) <= set(routed) else nothing
-    ending = f"-{paths.slug(KEYWORDS)}"  # of systems whose twin takes no keywords
-    twins = {name.removesuffix(ending): name for name in ranked if name.endswith(ending)}
-    answered = retrieve.read_runs(links) if links.is_dir() else {}
-    linked = {"earlier grades": evaluate.pool_prior(curated)}
-    stage.counts.update(systems=len(ranked), topics=len(curated.qrels))
-    return {
-        "scores": floored, "means": evaluate.means(floored, names, **draws),
-        "by_user": evaluate.means(asked, [measure], ["user_index"], **draws),
-        "by_reader": evaluate.means(readers, [measure], ["reader"], **draws),
-        "by_turn": evaluate.means(floored, [measure], ["kind", "turn"], **draws), "by_intent": joint,
-        "joint": nothing if joint.empty else evaluate.joint_means(joint),
-        "differences": evaluate.differences(scores, measure, **draws) if len(ranked) > 1 else nothing,
-        "personal": evaluate.personalisation(scores, twins, measure, **draws),
-        "links": evaluate.score_links(curated, linked | answered) if answered else nothing,
-    }  # fmt: skip
+    recommended = floored[floored["kind"] == "recommendation"]
+    readers = evaluate.reader(curated, recommended, settings.mapping)
+    tables = {"scores": floored, "means": evaluate.means(floored, names, **draws)}
+    tables["by_user"] = evaluate.means(recommended, [measure], ["user_index"], **draws)
+    tables["by_reader"] = evaluate.means(readers, [measure], ["reader"], **draws)
+    tables["by_turn"] = evaluate.means(floored, [measure], ["kind", "turn"], **draws)
+    tables["differences"] = _NOTHING
+    if len(rankings) > 1:
+        tables["differences"] = evaluate.differences(scores, measure, **draws)
+    tables["personal"] = evaluate.personalisation(scores, _twins(rankings), measure, **draws)
+    tables |= _joint(scores, folder.parent / "routes.jsonl", measure)
+    tables["links"] = _NOTHING
+    links = folder.parent / "links"
+    if links.is_dir():
+        linked = {"earlier grades": evaluate.pool_prior(curated), **retrieve.read_runs(links)}
+        tables["links"] = evaluate.score_links(curated, linked)
+    return tables
+
+
+def _twins(names: Mapping[str, object]) -> dict[str, str]:
+    """Systems whose twin takes the user's keywords, with the twin."""
+    ending = f"-{paths.slug(KEYWORDS)}"
+    return {name.removesuffix(ending): name for name in names if name.endswith(ending)}
+
+
+def _joint(scores: pd.DataFrame, path: Path, measure: str) -> dict[str, pd.DataFrame]:
+    if not path.is_file():
+        return {"by_intent": _NOTHING, "joint": _NOTHING}
+    routes = retrieve.read_routes(path)
+    if not set(scores["system"]) <= set(routes):
+        return {"by_intent": _NOTHING, "joint": _NOTHING}
+    by_intent = evaluate.joint(scores, routes, measure)
+    return {"by_intent": by_intent, "joint": evaluate.joint_means(by_intent)}
 
 
 def _needs_runs(settings: ScoreSettings) -> dict[str, str]:
@@ -76,31 +125,43 @@ def _needs_runs(settings: ScoreSettings) -> dict[str, str]:
 
 def _people(settings: ScoreSettings, stage: runs.Stage) -> dict[str, pd.DataFrame]:
     """The tables that need no run: intents and their ceiling, agreement, rewriting, quality."""
-    read = corpus.load_all(settings.source)
-    crowd, curated = read["crowd"], read["curated"]
+    partitions = corpus.load_all(settings.source)
+    crowd = partitions["crowd"]
+    curated = partitions["curated"]
     if not crowd.annotations or not curated.intents:
         raise RunError("the corpus lacks intent annotations; these tables need crowd and curated intents")
-    rated = {name: partition for name, partition in read.items() if partition.ratings}
-    draws = {"resamples": settings.resamples, "seed": settings.seed}
-    queries = rewriting.heuristic_rewrites(curated)
-    queries["extractor"] = rewriting.extracted_rewrites(crowd, curated)
-    scored = rewriting.score_rewrites(curated, queries, **draws)
+    rated = {name: partition for name, partition in partitions.items() if partition.ratings}
+    draws: dict[str, Any] = {"resamples": settings.resamples, "seed": settings.seed}
+    rewrites = rewriting.score_rewrites(curated, rewriting.heuristic_rewrites(curated), **draws)
+    people = rewriting.human_rewrites(curated, **draws)
     return {
         "intents": intents.compare(crowd, curated, seed=settings.seed, vectors=settings.vectors),
         "ceiling": labels.human_ceiling(crowd, seed=settings.seed),
         "intent_agreement": labels.intent_agreement(crowd, **draws),
         "quality_agreement": labels.quality_agreement(rated, **draws),
-        "rewriting": pd.concat([scored, rewriting.human_rewrites(curated, **draws)], ignore_index=True),
+        "rewriting": pd.concat([rewrites, people], ignore_index=True),
         "signals": audit.signal_correlations(audit.signal_table(rated), **draws),
         "noise": audit.noise_ceiling(rated, **draws),
     }
 
 
 def _ratings(run: str) -> pd.DataFrame:
-    made = STUDY.read(run, "ratings")
-    if made.empty:
+    ratings = STUDY.read(run, "ratings")
+    if ratings.empty:
         raise NoDataError(f"the corpus of run {run!r} has no rated conversation")
-    return made
+    return ratings
+
+
+def _average_ratings(run: str) -> pd.DataFrame:
+    return audit.average_rating_counts(_ratings(run))
+
+
+def _aspect_ratings(run: str) -> pd.DataFrame:
+    return audit.aspect_rating_counts(_ratings(run))
+
+
+def _judgments(run: str) -> pd.DataFrame:
+    return audit.judgment_counts(STUDY.read(run, "judged"))
 
 
 def _systems(run: str) -> pd.DataFrame:
@@ -111,36 +172,47 @@ def _systems(run: str) -> pd.DataFrame:
     return part.assign(n_topics=part["n"].max(), n_conversations=part["clusters"].max())
 
 
-_EVALUATE = "14_cosrec_evaluate"
-STUDY: Study = Study(
-    NAME,
-    [
-        StageSpec("corpus", "11_cosrec_corpus", CorpusSettings, _audit,
-                  needs=lambda settings: corpus.digests(settings.source),
-                  outputs={name: f"{name}.csv" for name in ("quirks", "claims", "ratings")}
-                  | {"judged": "judgments.csv"}),
-        StageSpec("generate", "12_cosrec_generate", GenerateSettings,
-                  outputs={"generated": "generated.jsonl"}),
-        StageSpec("retrieve", "13_cosrec_retrieve", RetrieveSettings, retrieve.write_runs,
-                  outputs={"routes": "routes.jsonl"}, needs=retrieve.inputs),
-        StageSpec("evaluate", _EVALUATE, ScoreSettings, _score, needs=_needs_runs,
-                  outputs={name: f"{name}.csv" for name in _SCORES.split()}),
-        StageSpec("people", _EVALUATE, ScoreSettings, _people,
-                  outputs={name: f"people_{name}.csv" for name in _PEOPLE.split()}),
-    ],
-    derived={
-        "average_ratings": lambda run: audit.average_rating_counts(_ratings(run)),
-        "aspect_ratings": lambda run: audit.aspect_rating_counts(_ratings(run)),
-        "judgments": lambda run: audit.judgment_counts(STUDY.read(run, "judged")),
-        "systems": _systems,
-    },
-)  # fmt: skip
-
+_STAGES = [
+    StageSpec(
+        "corpus", "11_cosrec_corpus", CorpusSettings, _audit, needs=_corpus_inputs, outputs=_CORPUS_FILES
+    ),
+    StageSpec("generate", "12_cosrec_generate", GenerateSettings, outputs={"generated": "generated.jsonl"}),
+    StageSpec(
+        "retrieve",
+        "13_cosrec_retrieve",
+        RetrieveSettings,
+        retrieve.write_runs,
+        outputs={"routes": "routes.jsonl"},
+        needs=retrieve.inputs,
+    ),
+    StageSpec(
+        "evaluate",
+        _EVALUATE,
+        ScoreSettings,
+        _score,
+        needs=_needs_runs,
+        outputs={name: f"{name}.csv" for name in _SCORES},
+    ),
+    StageSpec(
+        "people",
+        _EVALUATE,
+        ScoreSettings,
+        _people,
+        outputs={name: f"people_{name}.csv" for name in _PEOPLE},
+    ),
+]
+_FIGURE_TABLES = {
+    "average_ratings": _average_ratings,
+    "aspect_ratings": _aspect_ratings,
+    "judgments": _judgments,
+    "systems": _systems,
+}
+STUDY = Study(NAME, _STAGES, _FIGURE_TABLES)
 figure_table = STUDY.figure_table  # a table by the name that the registry of figures gives it
 
 
 def limits(source: str, *further: str) -> stats.Sentences:
     """The limits of a run on this corpus: the sample is made up; then further sentences."""
     made_up = "The corpus is made up: its numbers compare settings of this code"
-    told = f"{made_up} and say nothing about shops or shoppers."
-    return stats.not_shown(told if source == "sample" else "", *further)
+    first = f"{made_up} and say nothing about shops or shoppers."
+    return stats.not_shown(first if source == "sample" else "", *further)

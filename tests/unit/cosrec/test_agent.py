@@ -10,8 +10,8 @@ from crs_lib.__main__ import main
 from crs_lib.core import paths
 from crs_lib.core.errors import RunError
 from crs_lib.cosrec import corpus, evaluate, index, retrieve
-from crs_lib.cosrec.generate import _Writer
-from crs_lib.cosrec.intents import MODELS, _training
+from crs_lib.cosrec.generate import Writer
+from crs_lib.cosrec.intents import MODELS, Training
 from crs_lib.cosrec.records import MAPPINGS, topic
 from crs_lib.cosrec.settings import GenerateSettings, RetrieveSettings
 from crs_lib.cosrec.study import STUDY
@@ -70,7 +70,7 @@ def test_the_sample_tells_bm25_dense_and_fusion_apart():
     for specs in (("bm25",), ("dense:hashing",), ("bm25", "dense:hashing")):
         places = {"recommendation": "products", "search": "passages"}
         searches = {kind: stock.search(place, specs).search for kind, place in places.items()}
-        agent = retrieve._RoutingAgent(MODELS.create("views"), stock, searches, "first and last")
+        agent = retrieve.RoutingAgent(MODELS.create("views"), stock, searches, "first and last")
         runs["+".join(specs)] = agent.run(curated, 10)
     gaps = evaluate.differences(evaluate.score(curated, runs, ["nDCG@10"]), resamples=500)
     assert len(gaps) == 6 and ((gaps["low"] > 0) | (gaps["high"] < 0)).all()
@@ -92,7 +92,7 @@ def test_wishes_of_a_resolved_user_join_the_query(agent, curated):
 
 
 def test_the_router_learns_from_the_crowd_alone():
-    data = _training(corpus.load(corpus.locate("sample"), "crowd"))
+    data = Training.of(corpus.load(corpus.locate("sample"), "crowd"))
     assert all(name.startswith("Sample-Crowd") for name in data.turns["conversation"])
 
 
@@ -194,15 +194,15 @@ def test_the_same_products_hits_and_reviews_as_in_memory(folder):
             one, two = (stock.search(collection, specs, "rrf") for stock in (here, there))
             assert one.search(text, 7) == two.search(text, 7)
     assert there.search("titles").search(query, 3) == here.search("titles").search(query, 3)
-    users = {review["user"] for product in here.products.values() for review in product.reviews}
+    users = {review.user for product in here.products.values() for review in product.reviews}
     assert len(users) > 50
     assert all(there.reviews_of(user) == here.reviews_of(user) != [] for user in users)
     assert there.reviews_of("nobody") == []
 
 
 def test_a_writer_makes_the_same_record_from_either_and_what_the_index_lacks_is_refused(folder):
-    plain = _Writer(GenerateSettings(conversations=2), str(folder)).record(1)
-    assert _Writer(GenerateSettings(conversations=2, index=str(folder / "made")), "").record(1) == plain
+    plain = Writer(GenerateSettings(conversations=2), str(folder)).record(1)
+    assert Writer(GenerateSettings(conversations=2, index=str(folder / "made")), "").record(1) == plain
     assert index.digests(folder, str(folder / "made")) == index.digests(folder)
     stock = index.StockOnDisk(folder / "made")
     refused(r"holds bm25 and dense:hashing, not 'dense:minilm'", stock.search, "products", ["dense:minilm"])

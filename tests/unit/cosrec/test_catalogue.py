@@ -18,8 +18,8 @@ import zstandard
 from crs_lib.core.errors import RunError
 from crs_lib.cosrec import catalogue, catalogue_tables
 from crs_lib.cosrec.catalogue import build
-from crs_lib.cosrec.catalogue_rules import Options, _legacy_clean, _price_of, clean, encoders, product, review
-from crs_lib.cosrec.catalogue_tables import FIELDS, _decoder
+from crs_lib.cosrec.catalogue_rules import Options, clean, legacy_clean, price_of, product, review
+from crs_lib.cosrec.catalogue_tables import FIELDS, decoder, encoder
 from tests.helpers import amazon_fixture as fixture
 from tests.helpers import refused
 
@@ -137,14 +137,14 @@ def test_what_does_not_fit_is_sorted_on_disk(tmp_path, monkeypatch, legacy):
     fixture.write_category(tmp_path / "in", "Home", 10, 60_000)
     build(tmp_path / "in", tmp_path / "in", tmp_path / "a.jsonl", Options(legacy=legacy))
     spilled: list[Path] = []
-    plain = catalogue_tables._plain
+    plain = catalogue_tables.joined_rows
 
     def watched(batch: Any) -> Any:
         spilled.extend(tmp_path.rglob("*.spill/*"))
         return plain(batch)
 
     monkeypatch.setattr(catalogue_tables, "MEMORY", "24MB")
-    monkeypatch.setattr(catalogue_tables, "_plain", watched)
+    monkeypatch.setattr(catalogue_tables, "joined_rows", watched)
     build(tmp_path / "in", tmp_path / "in", tmp_path / "b.jsonl", Options(legacy=legacy, keep_work=True))
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
     assert spilled and not list(tmp_path.rglob("*.spill"))
@@ -253,9 +253,9 @@ def test_most_reviews_keeps_the_helpful(tmp_path):
 def test_many_keys_are_known_by_digest(large, tmp_path, monkeypatch):
     build(large / "in", large / "in", tmp_path / "out.jsonl", Options(keep_work=True))
     tables = [str(tmp_path / "out.jsonl.work" / "metas" / "Alpha" / "00000.parquet")]
-    exact = catalogue_tables._known_keys(tables)
+    exact = catalogue_tables.known_keys(tables)
     monkeypatch.setattr(catalogue_tables, "_EXACT", 7)
-    digests = catalogue_tables._known_keys(tables)
+    digests = catalogue_tables.known_keys(tables)
     assert type(digests) is not type(exact)
     names = [fixture.asin(i) for i in range(200)]
     assert [name in digests for name in names] == [name in exact for name in names]
@@ -267,7 +267,7 @@ def test_inputs_are_checked(tmp_path):
     refused("no folder", run, tmp_path, error=RunError)
     write(tmp_path / "in", "Home", [fixture.meta(1)], [])
     (tmp_path / "in" / "Other.jsonl").write_text("")
-    assert catalogue._sources(tmp_path / "in", tmp_path / "in")[1] == ["Other"]
+    assert catalogue.find_sources(tmp_path / "in", tmp_path / "in")[1] == ["Other"]
     refused("must end in", build, tmp_path / "in", tmp_path / "in", tmp_path / "out.csv", Options())
     (tmp_path / "in" / "Home.jsonl.gz").write_bytes(b"")
     refused("stands in", run, tmp_path)
@@ -324,13 +324,13 @@ def test_a_small_file_that_unpacks_without_end_is_refused(tmp_path):
 
 def outcome(line, kind, legacy):
     """What becomes of one line: kept, a reason, unreadable, or nothing."""
-    rules, (pack, encode) = Options(legacy=legacy), encoders()
+    rules, encode = Options(legacy=legacy), encoder()
     try:
-        row = _decoder(FIELDS[kind])(line)
+        row = decoder(FIELDS[kind])(line)
     except ValueError:
         return "unreadable" if line.strip() else ""
     if kind == "metas":
-        found: Any = product(row, rules, pack)
+        found: Any = product(row, rules, encode)
         return found if isinstance(found, str) else "kept"
     if not isinstance(row.parent_asin, str):
         return "asin"
@@ -338,7 +338,7 @@ def outcome(line, kind, legacy):
         return "not in catalogue"
     found = review(row, rules, encode, b"\\" not in line)
     assert found == review(row, rules, encode), "the short cut changes the result"
-    return found[0] if isinstance(found[0], str) else "kept"
+    return found[0] or "kept"
 
 
 @pytest.mark.parametrize("legacy", [False, True], ids=["ours", "legacy"])
@@ -363,7 +363,7 @@ def test_dirty_reviews(row, legacy):
     ("\U0001f600 ok", "\U0001f600 ok", "\U0001f600 ok"), ("", "", ""),
 ])  # fmt: skip
 def test_cleaning(text, ours, legacy):
-    assert clean(text) == ours == clean(clean(text)) and _legacy_clean(text) == legacy
+    assert clean(text) == ours == clean(clean(text)) and legacy_clean(text) == legacy
 
 
 @pytest.mark.parametrize(("value", "ours", "legacy"), [
@@ -372,14 +372,14 @@ def test_cleaning(text, ours, legacy):
     (None, None, None),
 ])  # fmt: skip
 def test_prices(value, ours, legacy):
-    assert _price_of(value, legacy=False) == ours and _price_of(value, legacy=True) == legacy
+    assert price_of(value, legacy=False) == ours and price_of(value, legacy=True) == legacy
 
 
 def test_lines_are_accepted_as_json_accepts_them():
-    read = _decoder(("parent_asin", "price"))
+    read = decoder(("parent_asin", "price"))
     assert math.isnan(read(b'{"parent_asin": "\\ud83d", "price": NaN, "other": [1]}').price)
     assert read(b'{"price": 1e400}').price == math.inf and read(b"{}").parent_asin is None
     for line in (b"[1]", b'{"price": ', b'{"parent_asin": "\xff"}', b""):
         with pytest.raises(ValueError):
             read(line)
-    assert encoders()[1]("ü\x1f\x7f", 5, True, "t", "x", 4, 2).startswith('{"user":"ü\\u001f\x7f",'.encode())
+    assert encoder()({"user": "ü\x1f\x7f"}) == '{"user":"ü\\u001f\x7f"}'.encode()

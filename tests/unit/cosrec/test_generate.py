@@ -11,8 +11,9 @@ from crs_lib.core import paths, prompts
 from crs_lib.core.errors import RunError
 from crs_lib.core.rng import stream
 from crs_lib.cosrec import corpus, drafts
-from crs_lib.cosrec.generate import _Writer, generate, read_generated
-from crs_lib.cosrec.index import CatalogueProduct, Passage, Stock
+from crs_lib.cosrec.generate import Writer, generate, read_generated
+from crs_lib.cosrec.index import Stock
+from crs_lib.cosrec.items import CatalogueProduct, Passage, Review
 from crs_lib.cosrec.settings import DESIGN, PROMPTS, GenerateSettings
 from crs_lib.llm.base import tokens_at_most
 from tests.helpers import refused
@@ -56,14 +57,16 @@ def test_problems(text, problem):
 
 
 def product(asin, words):
-    review = {"title": "Good", "text": "useful " * words, "helpful": 1, "timestamp": 1, "user": "A"}
+    review = Review("A", 1, "", "Good", "useful " * words, 1)
     return CatalogueProduct(asin, f"CatalogueProduct {asin}", ("long " * words,), 9.0, ("Home",), (review,))
 
 
 def fitted(words, contexts):
     products = tuple(product(f"B{i}", words) for i in range(4))
-    material = drafts.Material(products, tuple(Passage(f"p{i}", "", "fact " * words) for i in range(4)), 1, 4)
-    versions = drafts.shrinking(material, "B2", lambda m: m.catalogue("B2") + m.documents())
+    material = drafts.Material(
+        "B2", products, tuple(Passage(f"p{i}", "", "fact " * words) for i in range(4)), 1, 4
+    )
+    versions = drafts.shrinking(material, lambda m: m.catalogue() + m.documents())
     return drafts.fit(versions, "B2", lambda text: len(text.split()), 10, contexts)
 
 
@@ -112,7 +115,7 @@ def obedient(request):
 def writer(answer, **settings):
     config = GenerateSettings(writer="ollama:tiny", conversations=3, **settings)
     model = Scripted(answer)
-    return _Writer(config, str(corpus.locate("sample")), pool=model), model  # type: ignore[arg-type]
+    return Writer(config, str(corpus.locate("sample")), pool=model), model  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -177,17 +180,17 @@ def test_the_template_writer_needs_no_model(results):
 @pytest.mark.slow
 def test_failed_conversations_are_tried_again(results, monkeypatch):
     config = GenerateSettings(run="c", conversations=4)
-    real = _Writer.record
+    real = Writer.record
 
-    def unlucky(self: _Writer, number: int) -> dict[str, Any]:
+    def unlucky(self: Writer, number: int) -> dict[str, Any]:
         if number == 2:
             raise RunError("the server is away")
         return real(self, number)
 
-    monkeypatch.setattr(_Writer, "record", unlucky)
+    monkeypatch.setattr(Writer, "record", unlucky)
     refused(r"1 of 4 .*the server is away", generate, config, error=RunError)
     done: list[int] = []
-    monkeypatch.setattr(_Writer, "record", lambda self, number: done.append(number) or real(self, number))
+    monkeypatch.setattr(Writer, "record", lambda self, number: done.append(number) or real(self, number))
     generate(config)
     assert done == [2] and len(read_generated("c")) == 4
 
@@ -201,7 +204,7 @@ def test_collections_of_the_sample():
     assert wanted.search_text().startswith(wanted.title)
     assert wanted.block(2).count("a buyer:") == min(2, len(wanted.reviews))
     refused("no file", Stock, folder / "crowd", error=RunError)
-    refused("need as many target products", _Writer, GenerateSettings(conversations=9999), str(folder))
+    refused("need as many target products", Writer, GenerateSettings(conversations=9999), str(folder))
 
 
 def test_profiles_by_rule_say_what_the_reviews_speak_of():
@@ -209,9 +212,9 @@ def test_profiles_by_rule_say_what_the_reviews_speak_of():
         "Worth it. It is light and packs small.", "Light! Half the weight of my old one.", "It broke. Not sturdy."
     ]  # fmt: skip
     found = drafts.profile_by_rule("A", texts)
-    assert found["keywords"] == ["light", "durable", "good value", "compact"]
-    assert found["summary"] == "This buyer cares about: light, durable, good value, compact."
-    assert drafts.profile_by_rule("A", ["Xyzzy."])["keywords"] == ["quality"]
+    assert found.keywords == ["light", "durable", "good value", "compact"]
+    assert found.summary == "This buyer cares about: light, durable, good value, compact."
+    assert drafts.profile_by_rule("A", ["Xyzzy."]).keywords == ["quality"]
     refused("no reviews", drafts.profile_by_rule, "A", [])
 
 

@@ -1,4 +1,4 @@
-"""Models learned on crowd: the router, the extractor of queries, their command."""
+"""Models learned on crowd: the router and its command."""
 
 import json
 from dataclasses import replace
@@ -8,9 +8,9 @@ import pytest
 
 from crs_lib.__main__ import main
 from crs_lib.core.errors import InputError
-from crs_lib.cosrec import corpus, intents, rewriting
+from crs_lib.cosrec import corpus, intents, votes
+from crs_lib.cosrec.labels import curated_labels
 from tests.helpers import refused
-from tests.helpers.cosrec_data import CURATED
 
 SAMPLE = corpus.locate("sample")
 KNOWN, ASKED = corpus.load(SAMPLE, "crowd"), corpus.load(SAMPLE, "curated")
@@ -18,14 +18,14 @@ KNOWN, ASKED = corpus.load(SAMPLE, "crowd"), corpus.load(SAMPLE, "curated")
 
 def test_who_disagrees_counts_less_and_the_largest_share_and_every_majority_is_agreed():
     agree, alone = [1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]
-    weights = intents._trust(np.array([[agree, agree, agree, alone]] * 5))
+    weights = votes.trust(np.array([[agree, agree, agree, alone]] * 5))
     assert weights.sum() == pytest.approx(1) and weights[3] < 0.01 < weights[0] == pytest.approx(weights[1])
-    assert intents._trust(np.array([[agree]])).tolist() == [1.0]
+    assert votes.trust(np.array([[agree]])).tolist() == [1.0]
     shares = np.array([[0.4, 0.3, 0.0, 0.3], [0.1, 0.2, 0.1, 0.6], [0.5, 0.5, 0.0, 0.0]])
     given = np.array([[0.4, 0.3, 0.0], [0.1, 0.2, 0.1], [1.0, 1.0, 0.0]])
-    assert intents._agreed(shares, given).tolist() == [[1, 0, 0], [0, 0, 0], [1, 1, 0]]
-    assert intents._agreed(shares, given, 0.3).tolist() == [[1, 0, 0], [0, 0, 0], [1, 1, 0]]
-    assert intents._agreed(shares, given, 0.15).tolist() == [[1, 1, 0], [0, 1, 0], [1, 1, 0]]
+    assert votes.agreed(shares, given).tolist() == [[1, 0, 0], [0, 0, 0], [1, 1, 0]]
+    assert votes.agreed(shares, given, 0.3).tolist() == [[1, 0, 0], [0, 0, 0], [1, 1, 0]]
+    assert votes.agreed(shares, given, 0.15).tolist() == [[1, 1, 0], [0, 1, 0], [1, 1, 0]]
 
 
 def planted(talks=60, length=6):
@@ -44,7 +44,7 @@ def planted(talks=60, length=6):
 
 def test_types_of_annotators_are_told_apart_and_who_is_absent_changes_nothing():
     cast, codes, truth, literal = planted()
-    found = intents._settle(cast, codes, np.full((len(truth), 4), 0.25))
+    found = votes.settle(cast, codes, np.full((len(truth), 4), 0.25))
     assert found.shares.sum(axis=1) == pytest.approx(1) and found.calls.sum(axis=2) == pytest.approx(1)
     assert ((found.types[:, :, 1] > 0.5) == literal).mean() > 0.9
     assert found.calls[1, 1, 0] > 0.7 > 0.2 > found.calls[0, 1, 0]
@@ -53,13 +53,13 @@ def test_types_of_annotators_are_told_apart_and_who_is_absent_changes_nothing():
     cast, codes, _, _ = planted(20)
     prior = np.full((len(codes), 4), 0.25)
     more = np.concatenate([cast, np.zeros((len(cast), 2, 4))], axis=1)
-    alone, padded = (intents._settle(votes, codes, prior) for votes in (cast, more))
+    alone, padded = (votes.settle(given, codes, prior) for given in (cast, more))
     assert np.allclose(alone.shares, padded.shares) and np.allclose(alone.calls, padded.calls)
     cast = np.zeros((4, 2, 4))
     cast[:, 0, 0] = cast[:, 1, 1] = 1
     codes, prior = np.array([0, 0, 1, 1]), np.tile([0.1, 0.7, 0.1, 0.1], (4, 1))
     prior[3] = [0.7, 0.1, 0.1, 0.1]
-    assert intents._settle(cast, codes, prior).shares[[1, 3]].argmax(axis=1).tolist() == [1, 0]
+    assert votes.settle(cast, codes, prior).shares[[1, 3]].argmax(axis=1).tolist() == [1, 0]
 
 
 @pytest.mark.slow
@@ -78,37 +78,17 @@ def test_the_command_writes_a_line_a_turn_and_learns_something(tmp_path, capsys)
 @pytest.mark.slow
 def test_a_crowd_that_says_nothing_and_one_that_is_tested_on_itself_are_refused(tmp_path):
     mute = {name: [one._replace(cells=()) for one in found] for name, found in KNOWN.annotations.items()}
-    refused("no annotator of 'crowd' names an intent", intents._training, replace(KNOWN, annotations=mute))
+    refused("no annotator of 'crowd' names an intent", intents.Training.of, replace(KNOWN, annotations=mute))
     with pytest.raises(InputError, match="60 conversations stand in 'crowd' and in 'crowd'"):
         intents.predict_files(SAMPLE / "crowd", SAMPLE / "crowd", tmp_path / "out.jsonl")
 
 
 @pytest.mark.slow
 def test_the_router_beats_the_most_frequent_intent_on_the_sample():
-    data, frame = intents._training(KNOWN), intents.turns(ASKED)
-    model = intents._Annotators(names=()).fit(data)
-    truth = intents.curated_labels(ASKED)[list(intents.INTENTS)].to_numpy()
+    data, frame = intents.Training.of(KNOWN), intents.turns(ASKED)
+    model = intents.MODELS.create("annotators").fit(data)
+    truth = curated_labels(ASKED)[list(intents.INTENTS)].to_numpy()
     right = (model.predict(frame) == truth).mean()
     assert right > (np.eye(3)[data.labels.sum(axis=0).argmax()] == truth).mean() + 0.1
     one = (frame["conversation"] == "Sample-Curated_7").to_numpy()
     assert np.allclose(model.scores(frame[one]), model.scores(frame)[one])
-
-
-@pytest.mark.slow
-def test_the_extractor_copies_words_that_stand_in_the_conversation():
-    tasks = rewriting._crowd_tasks(KNOWN)
-    model = rewriting._QueryExtractor().fit(tasks)
-    given = ((ASKED.conversations[one.conversation], one) for one in ASKED.all_intents())
-    asked = [rewriting._Task.of(talk, one.turn, one.type, one.canonical) for talk, one in given]
-    made = model.rewrites(asked)
-    for task, query in zip(asked, made, strict=True):
-        assert set(rewriting.words(query)) <= {word.word for word in task.words}
-    first = [rewriting.rouge_l(query, [task.reference]) for task, query in zip(asked, made, strict=True)]
-    assert np.mean(first) > np.mean([rewriting.rouge_l(task.said, [task.reference]) for task in asked]) + 0.1
-    refused("at least two conversations", rewriting._QueryExtractor().fit, tasks[:1])
-
-
-def test_candidates_do_not_look_ahead():
-    task = rewriting._Task.of(CURATED.conversations["C_1"], 1, "search")
-    said = "i need a light tent for two what does waterproof mean"
-    assert [word.word for word in task.words] == said.split()

@@ -30,17 +30,17 @@ def test_f1_by_hand_and_by_sklearn():
 
 
 def test_views_are_one_vote_an_annotator():
-    data = intents._training(CROWD)
+    data = intents.Training.of(CROWD)
     # turn 0: two R, one splits between R and S; turn 1: two S, one D; turn 2 has no record
-    np.testing.assert_allclose(data.views[0], [1 / 6, 5 / 6, 0, 0])
-    np.testing.assert_allclose(data.views[1], [2 / 3, 0, 1 / 3, 0])
-    np.testing.assert_allclose(data.views[2], [0, 0, 0, 1])
+    np.testing.assert_allclose(data.views()[0], [1 / 6, 5 / 6, 0, 0])
+    np.testing.assert_allclose(data.views()[1], [2 / 3, 0, 1 / 3, 0])
+    np.testing.assert_allclose(data.views()[2], [0, 0, 0, 1])
     assert data.labels[:3].tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
 
 
 @pytest.mark.parametrize("name", intents.MODELS.names())
 def test_every_intent_model(name):
-    data = intents._training(CROWD)
+    data = intents.Training.of(CROWD)
     model = intents.MODELS.create(name).fit(data)
     scores, guess = model.scores(data.turns), model.predict(data.turns)
     assert scores.shape == guess.shape == data.labels.shape and ((scores >= 0) & (scores <= 1)).all()
@@ -66,10 +66,10 @@ def test_human_ceiling_by_hand():
 def test_one_way_icc_by_hand():
     # items (9, 7) and (1, 3): means 8 and 2, between = 2 * (3^2 + 3^2) = 36 over 1; within = 2 + 2 over 2
     sizes, sums, squares = np.array([2.0, 2]), np.array([16.0, 4]), np.array([130.0, 10])
-    single, mean = labels._one_way_icc(sizes, sums, squares)[0]
+    single, mean = labels.one_way_icc(sizes, sums, squares)[0]
     assert single == pytest.approx((36 - 2) / (36 + 2)) and mean == pytest.approx((36 - 2) / 36)
     x = SHROUT_FLEISS  # Shrout and Fleiss (1979), table 4: ICC(1,1) .17, ICC(1,4) .44
-    found = labels._one_way_icc(np.full(6, 4.0), x.sum(axis=1), (x**2).sum(axis=1))[0]
+    found = labels.one_way_icc(np.full(6, 4.0), x.sum(axis=1), (x**2).sum(axis=1))[0]
     assert found.tolist() == pytest.approx([0.17, 0.44], abs=5e-3)
 
 
