@@ -7,12 +7,11 @@ Source: docs/cosrec.md, section 6; pooling: Voorhees and Harman (2005), TREC.
 
 import hashlib
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -24,21 +23,49 @@ from crs_lib.cosrec.settings import NAME
 from crs_lib.retrieval.runs import Run
 from crs_lib.stats.labels import read_labels
 
-_Question = dict[str, Any]
-_Line = dict[str, str]
 _RANGES = {"relevance": (0, 2), "intents": (0, 1), "quality": (1, 5)}
 _REVIEW = "review"
+Record = dict[str, Any]  # a line of a corpus file
 
 
 def pool(runs: Mapping[str, Run], depth: int) -> dict[str, list[str]]:
     """The documents to judge for each topic: the ``depth`` best of every run, sorted by id. Neither the order
     of the runs nor a rank shows in it.
     """
-    found: dict[str, set[str]] = {}
+    documents: dict[str, set[str]] = {}
     for run in runs.values():
         for name, hits in run.items():
-            found.setdefault(name, set()).update(hit.id for hit in hits[:depth])
-    return {name: sorted(found[name]) for name in sorted(found)}
+            documents.setdefault(name, set()).update(hit.id for hit in hits[:depth])
+    return {name: sorted(documents[name]) for name in sorted(documents)}
+
+
+class Line(NamedTuple):
+    """A line that a page shows: its kind (user, system, note), who says it, the text."""
+
+    kind: str
+    who: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question as the page shows it: the conversation before, the lines asked about, and words of its own.
+    Its id is ``<topic> <document>``, ``<conversation>_<turn> <intent>`` or ``<conversation> <aspect>``.
+    """
+
+    id: str
+    lines: tuple[Line, ...]
+    earlier: tuple[Line, ...] = ()
+    text: str = ""
+
+    def data(self) -> dict[str, Any]:
+        """The question in the form that the page reads."""
+        earlier = [f"{line.who}: {line.text}" for line in self.earlier]
+        lines = [line._asdict() for line in self.lines]
+        data: dict[str, Any] = {"id": self.id, "earlier": earlier, "sides": [lines]}
+        if self.text:
+            data["text"] = self.text
+        return data
 
 
 @dataclass(frozen=True)
@@ -66,51 +93,62 @@ class Assessment:
         return list(self._read.conversations.values())[: self.n]
 
     @cached_property
-    def questions(self) -> list[_Question]:
-        """The questions as the page shows them; their ids are all that an answer needs to be read. Ids are
-        ``<topic> <document>``, ``<conversation>_<turn> <intent>`` and ``<conversation> <aspect>``. Raises
-        InputError where there is nothing to ask.
+    def questions(self) -> list[Question]:
+        """The questions; their ids are all that an answer needs to be read. Raises InputError where there is
+        nothing to ask.
         """
-        made = {"relevance": self._relevance, "intents": self._intents, "quality": self._quality}[self.kind]
-        if found := list(made()):
-            return found
-        raise InputError(f"nothing to ask about {self.kind} in {self.partition} of {self.source!r}")
+        makers = {"relevance": self._relevance, "intents": self._intents, "quality": self._quality}
+        questions = list(makers[self.kind]())
+        if not questions:
+            raise InputError(f"nothing to ask about {self.kind} in {self.partition} of {self.source!r}")
+        return questions
 
-    def _relevance(self) -> Iterator[_Question]:
-        stock, asked = index.opened(corpus.locate(self.source)), {talk.id for talk in self.talks}
+    def _relevance(self) -> Iterator[Question]:
+        stock = index.opened(corpus.locate(self.source))
+        talks = {talk.id: talk for talk in self.talks}
         for name, documents in pool(retrieve.runs_of(self.run), self.depth).items():
             judged = topic(name)
-            if judged.conversation not in asked:
+            if judged.conversation not in talks:
                 continue
-            lines = _lines(self._read.conversations[judged.conversation], judged.turn)
+            *earlier, last = _lines(talks[judged.conversation], judged.turn)
+            shown = [last]
             user = user_of(self._read, judged, self.mapping)
-            about = [_line("note", "About this person", user.profile)] if user and user.profile else []
-            collection = stock.passages if judged.kind == "search" else stock.products
-            for document in (one for one in documents if one in collection):
-                what, text = ("Passage", stock.passages[document].block()) if judged.kind == "search" else (
-                    "Product", stock.products[document].block(0))  # fmt: skip
-                shown = [lines[-1], *about, _line("system", what, text)]
-                yield _question(f"{name} {document}", lines[:-1], shown)
+            if user and user.profile:
+                shown.append(Line("note", "About this person", user.profile))
+            for document in documents:
+                if judged.kind == "search" and document in stock.passages:
+                    line = Line("system", "Passage", stock.passages[document].block())
+                elif judged.kind == "recommendation" and document in stock.products:
+                    line = Line("system", "Product", stock.products[document].block(0))
+                else:
+                    continue
+                yield Question(f"{name} {document}", (*shown, line), tuple(earlier))
 
-    def _intents(self) -> Iterator[_Question]:
-        told = prompts.lists("cosrec/annotation")["intents_text"]
+    def _intents(self) -> Iterator[Question]:
+        texts = prompts.lists("cosrec/annotation")["intents_text"]
         for talk in self.talks:
-            for turn, kind in product(range(len(talk.turns)), INTENTS):
+            for turn in range(len(talk.turns)):
                 lines = _lines(talk, turn)
-                yield _question(f"{talk.id}_{turn} {kind}", lines[:-2], lines[-2:], told[kind])
+                for kind in INTENTS:
+                    yield Question(_turn_item(talk, turn, kind), lines[-2:], lines[:-2], texts[kind])
 
-    def _quality(self) -> Iterator[_Question]:
-        told = prompts.lists("cosrec/annotation")["quality_text"]
-        for talk, aspect in product(self.talks, ASPECTS):
-            yield _question(f"{talk.id} {aspect}", [], _lines(talk, len(talk.turns) - 1, True), told[aspect])
+    def _quality(self) -> Iterator[Question]:
+        texts = prompts.lists("cosrec/annotation")["quality_text"]
+        for talk in self.talks:
+            for aspect in ASPECTS:
+                yield Question(f"{talk.id} {aspect}", _lines(talk), text=texts[aspect])
 
-    def page(self, items: Sequence[_Question] | None = None) -> dict[str, Any]:
+    def page(self, questions: Sequence[Question] | None = None) -> dict[str, Any]:
         """The data of the page of all questions, or of the review of some."""
-        shown, review = (self.questions, "") if items is None else (items, _REVIEW)
-        told = prompts.lists("cosrec/annotation")[self.kind]
-        identity = "\n".join([review, *(one["id"] for one in shown)])  # tells one page from another
-        page = hashlib.sha256(identity.encode()).hexdigest()[:16]
-        return {"page": page, "text": "", **told, "questions": shown}
+        first = ""
+        if questions is None:
+            questions = self.questions
+        else:
+            first = _REVIEW
+        identity = "\n".join([first, *(question.id for question in questions)])  # tells pages apart
+        digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
+        words = prompts.lists("cosrec/annotation")[self.kind]
+        return {"page": digest, "text": "", **words, "questions": [one.data() for one in questions]}
 
     def answers(self, files: Iterable[str | Path]) -> "Answers":
         """The exported answers of all assessors, and of the review; InputError for those of another page."""
@@ -118,37 +156,50 @@ class Assessment:
 
 
 class Answers:
-    """The answers to an assessment: all ``views``, what is in doubt, the values that stand (``final``)."""
+    """The answers to an assessment: all ``views``, what is ``doubtful``, what the review says of it
+    (``reviewed``), what is still ``open``, and the values that stand (``final``).
+    """
 
     def __init__(self, asked: Assessment, files: Iterable[str | Path]) -> None:
-        given = read_labels(files, *_RANGES[asked.kind])
-        whole, known = asked.page()["page"], {one["id"]: one for one in asked.questions}
-        last = {(one.page, one.rater, one.item): (where, one) for where, one in given}
         self.asked = asked
-        self.views = {(one.item, one.rater): one for _, one in last.values() if one.page == whole}
+        questions = {question.id: question for question in asked.questions}
+        whole = asked.page()["page"]
+        last = {}  # of an assessor's answers to a question the last counts
+        for where, label in read_labels(files, *_RANGES[asked.kind]):
+            last[label.page, label.rater, label.item] = (where, label)
+        self.views = {}
+        values: dict[str, set[int]] = {}
+        for _, label in last.values():
+            if label.page == whole:
+                self.views[label.item, label.rater] = label
+                values.setdefault(label.item, set()).add(label.value)
         self.raters = sorted({rater for _, rater in self.views})
-        values = dict[str, set[int]]()
-        for (item, _), one in self.views.items():
-            values.setdefault(item, set()).add(one.value)
-        differ = {item for item, given in values.items() if len(given) > 1 and asked.kind != "quality"}
-        self.doubtful = [self._with_views(one) for name, one in known.items() if name in differ]
+        self.doubtful = []
+        for name, question in questions.items():
+            if len(values.get(name, ())) > 1 and asked.kind != "quality":
+                self.doubtful.append(self._with_views(question))
         review = asked.page(self.doubtful)["page"]
-        for where, one in last.values():
-            if one.page not in (whole, review) or one.item not in known:
-                other = f"{where}: the answer belongs to page {one.page!r}, not to {whole!r} or its review"
+        self.reviewed = {}
+        for where, label in last.values():
+            if label.page not in (whole, review) or label.item not in questions:
+                other = f"{where}: the answer belongs to page {label.page!r}, not to {whole!r} or its review"
                 raise InputError(f"{other}; give the settings, runs and first answers of its page")
-        self.reviewed = {one.item: one for _, one in last.values() if one.page == review}
-        self.open = [one for one in self.doubtful if one["id"] not in self.reviewed]
-        self.final = {name: min(given) for name, given in values.items()}
-        self.final |= {name: one.value for name, one in self.reviewed.items()}
+            if label.page == review:
+                self.reviewed[label.item] = label
+        self.open = [question for question in self.doubtful if question.id not in self.reviewed]
+        self.final = {name: min(each) for name, each in values.items()}
+        for name, label in self.reviewed.items():
+            self.final[name] = label.value
 
-    def _with_views(self, question: _Question) -> _Question:
+    def _with_views(self, question: Question) -> Question:
         """A question with what its assessors said, for the review."""
         scale = prompts.lists("cosrec/annotation")[self.asked.kind]["scale"]  # reviewed scales begin at 0
-        views = [one for (item, _), one in self.views.items() if item == question["id"]]
-        said = "; ".join(f"{scale[one.value]} {one.words}".strip() for one in views)
-        (side,) = question["sides"]
-        return {**question, "sides": [[*side, _line("note", "The assessors said", said)]]}
+        views = []
+        for (item, _), label in self.views.items():
+            if item == question.id:
+                views.append(f"{scale[label.value]} {label.words}".strip())
+        note = Line("note", "The assessors said", "; ".join(views))
+        return replace(question, lines=(*question.lines, note))
 
     def write(self, out: Path) -> Partition:
         """Write the answers into a corpus: a copy of the source, made where ``out`` is not there yet.
@@ -162,53 +213,84 @@ class Answers:
             shutil.copytree(corpus.locate(self.asked.source), out)
         folder = out / self.asked.partition
         if self.asked.kind == "relevance":
-            pairs = sorted((*name.split(), value) for name, value in self.final.items())
-            lines = [f"{name} 0 {document} {value}\n" for name, document, value in pairs]
-            tables.write_whole(folder / "qrels.qrels", "".join(lines))
+            tables.write_whole(folder / "qrels.qrels", self._qrels())
         elif self.asked.kind == "quality":
-            tables.write_jsonl(folder / "quality.jsonl", self._ratings())
+            ratings = [{talk.id: self._ratings(talk)} for talk in self.asked.talks]
+            tables.write_jsonl(folder / "quality.jsonl", ratings)
         else:
-            made = [(talk.id, *self._turns(talk)) for talk in self.asked.talks]
-            tables.write_jsonl(folder / "intents.jsonl", ({name: final} for name, final, _ in made))
-            views = ({name: given} for name, _, given in made)
+            intents = [{talk.id: self._intents(talk)} for talk in self.asked.talks]
+            views = [{talk.id: self._annotations(talk)} for talk in self.asked.talks]
+            tables.write_jsonl(folder / "intents.jsonl", intents)
             tables.write_jsonl(folder / "intent_annotations.jsonl", views)
             (folder / "qrels.qrels").unlink(missing_ok=True)
         return corpus.load(out, self.asked.partition)
 
-    def _ratings(self) -> Iterator[dict[str, list[dict[str, int]]]]:
-        """Each conversation's ratings, one a rater; those that lack an aspect are left out."""
-        for talk in self.asked.talks:
-            items = {aspect: f"{talk.id} {aspect}" for aspect in ASPECTS}
-            whole = self._complete(items.values())
-            given = [{a: self.views[item, rater].value for a, item in items.items()} for rater in whole]
-            yield {talk.id: given}
+    def _qrels(self) -> str:
+        judgments = []
+        for item, grade in self.final.items():
+            name, document = item.split()
+            judgments.append((name, document, grade))
+        return "".join(f"{name} 0 {document} {grade}\n" for name, document, grade in sorted(judgments))
 
-    def _complete(self, items: Collection[str]) -> list[str]:
+    def _complete(self, items: Iterable[str]) -> list[str]:
         """The assessors who answered all of some questions."""
-        return [rater for rater in self.raters if all((item, rater) in self.views for item in items)]
+        raters = self.raters
+        for item in items:
+            raters = [rater for rater in raters if (item, rater) in self.views]
+        return raters
 
-    def _turns(self, talk: Conversation) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """The intents of a conversation's turns that stand, and the views of all annotators."""
-        final, given = [], []
-        for turn, said in enumerate(talk.texts("U")):
-            items = {kind: f"{talk.id}_{turn} {kind}" for kind in INTENTS}
-            if missing := [item for item in items.values() if item not in self.final]:
-                raise RunError(f"no answer to {missing[0]!r}; every intent of every turn needs one")
-            cells = [
-                [{"type": kind, "query": self.views[item, rater].words or said}
-                 for kind, item in items.items() if self.views[item, rater].value]
-                for rater in self._complete(items.values())
-            ]  # fmt: skip
-            found = list[dict[str, Any]]()
-            for kind in (kind for kind in INTENTS if self.final[items[kind]]):
-                queries = [label["query"] for cell in cells for label in cell if label["type"] == kind]
-                if (review := self.reviewed.get(items[kind])) and review.words:
-                    queries.insert(0, review.words)
-                name, variants = f"{talk.id}_{turn}_{len(found)}", list(dict.fromkeys(queries)) or [said]
-                found.append({"id": name, "type": kind, "query_variants": variants})
-            final += [{"utterance": turn, "intents": found}] if found else []
-            given.append({"utterance": turn, "intent_annotations": cells})
-        return final, given
+    def _ratings(self, talk: Conversation) -> list[dict[str, int]]:
+        """A conversation's ratings, one a rater; those that lack an aspect are left out."""
+        items = {aspect: f"{talk.id} {aspect}" for aspect in ASPECTS}
+        ratings = []
+        for rater in self._complete(items.values()):
+            ratings.append({aspect: self.views[item, rater].value for aspect, item in items.items()})
+        return ratings
+
+    def _cells(self, talk: Conversation, turn: int) -> list[list[Record]]:
+        """What each annotator sees in a turn; their query, or the turn as it is."""
+        items = {kind: _turn_item(talk, turn, kind) for kind in INTENTS}
+        cells = []
+        for rater in self._complete(items.values()):
+            cell = []
+            for kind, item in items.items():
+                label = self.views[item, rater]
+                if label.value:
+                    cell.append({"type": kind, "query": label.words or talk.texts("U")[turn]})
+            cells.append(cell)
+        return cells
+
+    def _annotations(self, talk: Conversation) -> list[Record]:
+        """The views of all annotators."""
+        turns = range(len(talk.turns))
+        return [{"utterance": turn, "intent_annotations": self._cells(talk, turn)} for turn in turns]
+
+    def _intents(self, talk: Conversation) -> list[Record]:
+        """The intents of a conversation's turns that stand."""
+        records = []
+        for turn in range(len(talk.turns)):
+            intents: list[Record] = []
+            cells = self._cells(talk, turn)
+            for kind in INTENTS:
+                item = _turn_item(talk, turn, kind)
+                if item not in self.final:
+                    raise RunError(f"no answer to {item!r}; every intent of every turn needs one")
+                if self.final[item]:
+                    name = f"{talk.id}_{turn}_{len(intents)}"
+                    variants = self._variants(item, kind, cells) or [talk.texts("U")[turn]]
+                    intents.append({"id": name, "type": kind, "query_variants": variants})
+            if intents:
+                records.append({"utterance": turn, "intents": intents})
+        return records
+
+    def _variants(self, item: str, kind: str, cells: Sequence[Sequence[Record]]) -> list[str]:
+        """The queries of an intent, each once, that of the review first."""
+        queries = []
+        if item in self.reviewed and self.reviewed[item].words:
+            queries.append(self.reviewed[item].words)
+        for cell in cells:
+            queries += [need["query"] for need in cell if need["type"] == kind]
+        return list(dict.fromkeys(queries))
 
     def agreement(self, made: Partition, **draws: Any) -> pd.DataFrame:
         """Krippendorff's alpha of the assessors before the review, with intervals; of quality ICC, too."""
@@ -218,26 +300,27 @@ class Answers:
             return labels.quality_agreement({made.name: made}, **draws)
         if self.asked.kind == "intents":
             return labels.intent_agreement(made, **draws)
-        rows = [(item, rater, one.value) for (item, rater), one in self.views.items()]
+        rows = [(item, rater, label.value) for (item, rater), label in self.views.items()]
         frame = pd.DataFrame(rows, columns=["item", "rater", "relevance"])
         return labels.alpha_table(frame, {"relevance": "ordinal"}, **draws)
 
 
-def _line(kind: str, who: str, text: str) -> _Line:
-    return {"kind": kind, "who": who, "text": text}
+def _turn_item(talk: Conversation, turn: int, kind: str) -> str:
+    return f"{talk.id}_{turn} {kind}"
 
 
-def _lines(talk: Conversation, turn: int, rest: bool = False) -> list[_Line]:
-    """A conversation as a page shows it, up to a user turn; with the ``rest`` to its end."""
-    said = talk.utterances if rest else talk.utterances[: talk.turns[turn] + 1]
-    kinds = {"U": ("user", "Person"), "S": ("system", "Assistant")}
-    return [_line(*kinds[speaker], text) for speaker, text in said]
-
-
-def _question(name: str, earlier: Sequence[_Line], shown: Sequence[_Line], text: str = "") -> _Question:
-    before = [f"{line['who']}: {line['text']}" for line in earlier]
-    asked = {"id": name, "earlier": before, "sides": [list(shown)]}
-    return {**asked, "text": text} if text else asked
+def _lines(talk: Conversation, turn: int | None = None) -> tuple[Line, ...]:
+    """A conversation as a page shows it, up to a user turn or to its end."""
+    utterances = talk.utterances
+    if turn is not None:
+        utterances = utterances[: talk.turns[turn] + 1]
+    lines = []
+    for speaker, text in utterances:
+        if speaker == "U":
+            lines.append(Line("user", "Person", text))
+        else:
+            lines.append(Line("system", "Assistant", text))
+    return tuple(lines)
 
 
 def folder(run: str) -> Path:

@@ -179,7 +179,7 @@ from crs_lib.core.rng import stream
 from crs_lib.cosrec import corpus, generate, settings
 from crs_lib.retrieval.fusion import FUSIONS, fuse
 from crs_lib.retrieval.runs import Hit
-writer = generate._Writer(settings.GenerateSettings(conversations=3), str(corpus.locate("sample")))
+writer = generate.Writer(settings.GenerateSettings(conversations=3), str(corpus.locate("sample")))
 lists = [[Hit(f"d{(i * s) % 97}", 1.0 / (1 + i // 3)) for i in range(40)] for s in (5, 7, 11)]
 print([writer.record(i) for i in range(3)], [fuse(name, lists) for name in FUSIONS.names()])
 print(stream(7, "é", 3).random(4).tolist())
