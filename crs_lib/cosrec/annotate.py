@@ -148,7 +148,7 @@ class Assessment:
         identity = "\n".join([first, *(question.id for question in questions)])  # tells pages apart
         digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
         words = prompts.lists("cosrec/annotation")[self.kind]
-        return {"page": digest, "text": "", **words, "questions": [one.data() for one in questions]}
+        return {"page": digest, "text": "", **words, "questions": [question.data() for question in questions]}
 
     def answers(self, files: Iterable[str | Path]) -> "Answers":
         """The exported answers of all assessors, and of the review; InputError for those of another page."""
@@ -160,12 +160,12 @@ class Answers:
     (``reviewed``), what is still ``open``, and the values that stand (``final``).
     """
 
-    def __init__(self, asked: Assessment, files: Iterable[str | Path]) -> None:
-        self.asked = asked
-        questions = {question.id: question for question in asked.questions}
-        whole = asked.page()["page"]
+    def __init__(self, assessment: Assessment, files: Iterable[str | Path]) -> None:
+        self.assessment = assessment
+        questions = {question.id: question for question in assessment.questions}
+        whole = assessment.page()["page"]
         last = {}  # of an assessor's answers to a question the last counts
-        for where, label in read_labels(files, *_RANGES[asked.kind]):
+        for where, label in read_labels(files, *_RANGES[assessment.kind]):
             last[label.page, label.rater, label.item] = (where, label)
         self.views = {}
         values: dict[str, set[int]] = {}
@@ -176,9 +176,9 @@ class Answers:
         self.raters = sorted({rater for _, rater in self.views})
         self.doubtful = []
         for name, question in questions.items():
-            if len(values.get(name, ())) > 1 and asked.kind != "quality":
+            if len(values.get(name, ())) > 1 and assessment.kind != "quality":
                 self.doubtful.append(self._with_views(question))
-        review = asked.page(self.doubtful)["page"]
+        review = assessment.page(self.doubtful)["page"]
         self.reviewed = {}
         for where, label in last.values():
             if label.page not in (whole, review) or label.item not in questions:
@@ -193,7 +193,9 @@ class Answers:
 
     def _with_views(self, question: Question) -> Question:
         """A question with what its assessors said, for the review."""
-        scale = prompts.lists("cosrec/annotation")[self.asked.kind]["scale"]  # reviewed scales begin at 0
+        scale = prompts.lists("cosrec/annotation")[self.assessment.kind][
+            "scale"
+        ]  # reviewed scales begin at 0
         views = []
         for (item, _), label in self.views.items():
             if item == question.id:
@@ -210,20 +212,20 @@ class Answers:
         if self.open:
             raise RunError(f"{len(self.open)} questions are in doubt; import the answers of the review, too")
         if not out.exists():
-            shutil.copytree(corpus.locate(self.asked.source), out)
-        folder = out / self.asked.partition
-        if self.asked.kind == "relevance":
+            shutil.copytree(corpus.locate(self.assessment.source), out)
+        folder = out / self.assessment.partition
+        if self.assessment.kind == "relevance":
             tables.write_whole(folder / "qrels.qrels", self._qrels())
-        elif self.asked.kind == "quality":
-            ratings = [{talk.id: self._ratings(talk)} for talk in self.asked.talks]
+        elif self.assessment.kind == "quality":
+            ratings = [{talk.id: self._ratings(talk)} for talk in self.assessment.talks]
             tables.write_jsonl(folder / "quality.jsonl", ratings)
         else:
-            intents = [{talk.id: self._intents(talk)} for talk in self.asked.talks]
-            views = [{talk.id: self._annotations(talk)} for talk in self.asked.talks]
+            intents = [{talk.id: self._intents(talk)} for talk in self.assessment.talks]
+            views = [{talk.id: self._annotations(talk)} for talk in self.assessment.talks]
             tables.write_jsonl(folder / "intents.jsonl", intents)
             tables.write_jsonl(folder / "intent_annotations.jsonl", views)
             (folder / "qrels.qrels").unlink(missing_ok=True)
-        return corpus.load(out, self.asked.partition)
+        return corpus.load(out, self.assessment.partition)
 
     def _qrels(self) -> str:
         judgments = []
@@ -292,14 +294,14 @@ class Answers:
             queries += [need["query"] for need in cell if need["type"] == kind]
         return list(dict.fromkeys(queries))
 
-    def agreement(self, made: Partition, **draws: Any) -> pd.DataFrame:
+    def agreement(self, partition: Partition, **draws: Any) -> pd.DataFrame:
         """Krippendorff's alpha of the assessors before the review, with intervals; of quality ICC, too."""
         if len(self.raters) < 2:
             return pd.DataFrame()
-        if self.asked.kind == "quality":
-            return labels.quality_agreement({made.name: made}, **draws)
-        if self.asked.kind == "intents":
-            return labels.intent_agreement(made, **draws)
+        if self.assessment.kind == "quality":
+            return labels.quality_agreement({partition.name: partition}, **draws)
+        if self.assessment.kind == "intents":
+            return labels.intent_agreement(partition, **draws)
         rows = [(item, rater, label.value) for (item, rater), label in self.views.items()]
         frame = pd.DataFrame(rows, columns=["item", "rater", "relevance"])
         return labels.alpha_table(frame, {"relevance": "ordinal"}, **draws)

@@ -95,13 +95,13 @@ class Job:
         return [str(path) for path in sorted((self.work / kind / source.name).glob("*.parquet"))]
 
     def all_tables(self) -> dict[str, int]:
-        """All tables, each with the place of its category."""
-        places = {}
+        """All tables, each with the number of its category."""
+        numbers = {}
         for kind in KINDS:
-            for place, source in enumerate(self.sources):
+            for number, source in enumerate(self.sources):
                 for path in self.tables(kind, source):
-                    places[path] = place
-        return places
+                    numbers[path] = number
+        return numbers
 
 
 class Part(NamedTuple):
@@ -266,17 +266,17 @@ def _products(job: Job, source: Source, lines: LineReader, counts: Counter[str])
     encode = encoder()
     for _, row in lines:
         counts["read"] += 1
-        kept = product(row, job.options, encode)
-        if isinstance(kept, str):
-            counts[f"dropped: {kept}"] += 1
+        result = product(row, job.options, encode)
+        if isinstance(result, str):
+            counts[f"dropped: {result}"] += 1
             continue
         counts["kept"] += 1
-        key = kept.id.upper()
-        rank = min(kept.ratings, _LARGEST)
+        key = result.id.upper()
+        rank = min(result.ratings, _LARGEST)
         if job.options.legacy:
-            key = f"{source.name}\t{kept.id}"
+            key = f"{source.name}\t{result.id}"
             rank = counts["kept"]
-        yield key, -1, 0, rank, kept.body
+        yield key, -1, 0, rank, result.body
 
 
 def _reviews(job: Job, source: Source, lines: LineReader, counts: Counter[str]) -> Iterator[Row]:
@@ -284,8 +284,8 @@ def _reviews(job: Job, source: Source, lines: LineReader, counts: Counter[str]) 
     options = job.options
     legacy = options.legacy
     prefix = f"{source.name}\t"  # legacy joins within a category only
-    known = known_keys(job.tables("metas", source))
-    read = kept = unknown = 0
+    keys = known_keys(job.tables("metas", source))
+    read = valid = unknown = 0
     for line, row in lines:
         read += 1
         asin = row.parent_asin
@@ -293,17 +293,17 @@ def _reviews(job: Job, source: Source, lines: LineReader, counts: Counter[str]) 
             counts["dropped: asin"] += 1
             continue
         key = prefix + asin if legacy else asin.upper()
-        if key not in known:
+        if key not in keys:
             unknown += 1
             continue
         reason, time, rating, body = review(row, options, encode, b"\\" not in line)
         if reason:
             counts[f"dropped: {reason}"] += 1
         else:
-            kept += 1
+            valid += 1
         if time >= 0:
             yield key, time, rating, read if legacy else 0, body
-    counts.update({"read": read, "kept": kept, "dropped: not in catalogue": unknown})
+    counts.update({"read": read, "kept": valid, "dropped: not in catalogue": unknown})
 
 
 def _write_tables(folder: Path, rows: Iterator[Row], in_order: bool) -> None:
@@ -357,8 +357,8 @@ class _Digests:
 
     def __contains__(self, key: object) -> bool:
         digest = name_digest(str(key))
-        place = bisect_left(self._digests, digest)
-        return place < len(self._digests) and self._digests[place] == digest
+        position = bisect_left(self._digests, digest)
+        return position < len(self._digests) and self._digests[position] == digest
 
 
 def name_digest(key: str) -> int:

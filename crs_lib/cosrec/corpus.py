@@ -112,11 +112,11 @@ def load_all(source: str) -> dict[str, Partition]:
 
 def digests(source: str) -> dict[str, str]:
     """SHA-256 of every file of a corpus, as inputs of a stage."""
-    found = {}
+    digests = {}
     for folder in _folders(source):
         for name, digest in _hashes(folder).items():
-            found[f"{folder.name}/{name}"] = digest
-    return found
+            digests[f"{folder.name}/{name}"] = digest
+    return digests
 
 
 def _hashes(folder: Path) -> dict[str, str]:

@@ -64,8 +64,8 @@ def with_floors(
     topics = _topics(partition)
     floors = {POOL_FLOOR: random_floor(partition.qrels, measures, sizes=None, **how)}
     if sizes:
-        known = topics[topics["kind"].isin(list(sizes))]
-        documents = dict(zip(known["topic"], known["kind"].map(sizes), strict=True))
+        searched = topics[topics["kind"].isin(list(sizes))]
+        documents = searched.set_index("topic")["kind"].map(sizes).to_dict()
         floors[COLLECTION_FLOOR] = random_floor(partition.qrels, measures, sizes=documents, **how)
     tables = [scores]
     for name, floor in floors.items():
@@ -208,7 +208,7 @@ def beside_people(models: pd.DataFrame, ceiling: pd.DataFrame) -> pd.DataFrame:
 
 def linked_intents(partition: Partition) -> list[Intent]:
     """The product-details intents that name a product (field ``product``), in order."""
-    return [one for one in partition.all_intents() if one.type == "product_details" and one.product]
+    return [need for need in partition.all_intents() if need.type == "product_details" and need.product]
 
 
 def pool_prior(partition: Partition) -> Run:

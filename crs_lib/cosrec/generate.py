@@ -69,7 +69,7 @@ class Writer:
         self._products = self.stock.search("products", config.product_retrievers, config.fusion)
         self._passages = self.stock.search("passages", config.passage_retrievers, config.fusion)
         order = stream(config.seed, NAME, "targets").permutation(len(ids))
-        self.targets = [ids[place] for place in order[: config.conversations]]
+        self.targets = [ids[number] for number in order[: config.conversations]]
         if pool is None and config.models():
             pool = start.pool(config.reached(), Retry(waits=config.retries))
         self.models = pool
@@ -86,7 +86,7 @@ class Writer:
         related = self._related(target)
         shown = [target.id, *related]
         permutation = stream(config.seed, NAME, number, "order").permutation(len(shown))
-        products = [shown[place] for place in permutation]
+        products = [shown[number] for number in permutation]
         query = self._query(target, number)
         passages = []
         if config.passages:
@@ -182,21 +182,21 @@ class Writer:
         """Summary and keywords of a buyer, by the model or by rule, with what was asked."""
         reviews = self.stock.reviews_of(user)[: drafts.MOST_REVIEWS]
         texts = [f"{review.title}. {review.text}" for review in reviews]
-        asked = {}
+        sent: dict[str, Facts] = {}
         if self.config.writer == TEMPLATE:
             profile = drafts.profile_by_rule(user, texts)
         else:
             summary = self._of_buyer("user_summary", user, texts, number, drafts.read_summary)
             keywords = self._of_buyer("user_keywords", user, texts, number, drafts.read_keywords)
             profile = drafts.Profile(summary.content, keywords.content)
-            asked = {"user_summary": summary.facts, "user_keywords": keywords.facts}
+            sent = {"user_summary": summary.facts, "user_keywords": keywords.facts}
         return {
             "user": user,
             "summary": profile.summary,
             "keywords": profile.keywords,
             "reviews": len(texts),
             "writer": self.config.writer,
-            "prompts": asked,
+            "prompts": sent,
         }
 
     def _of_buyer(
@@ -222,9 +222,9 @@ class Writer:
         if models is None:
             raise RunError("the writer was made without models; this is a defect, please report it")
         name = question.prompt
-        asked = config.asked(name)
-        fitted = drafts.fit(question.versions, question.about, self._tokens, asked.tokens, config.contexts)
-        options = {"num_ctx": fitted.context, "num_predict": asked.tokens, "temperature": config.temperature}
+        target = config.request(name)
+        fitted = drafts.fit(question.versions, question.about, self._tokens, target.tokens, config.contexts)
+        options = {"num_ctx": fitted.context, "num_predict": target.tokens, "temperature": config.temperature}
         tokens = self._tokens(fitted.prompt) if config.tokenizer else 0
 
         def ask(attempt: int) -> tuple[str, Facts]:
@@ -232,7 +232,7 @@ class Writer:
             tags = {"conversation": question.address[0], "attempt": attempt, "prompt": name}
             role = f"cosrec {name}"
             request = Request.ask(role, fitted.prompt, seed=seed, options=options, tags=tags, tokens=tokens)
-            reply = models.complete(asked.model, request)
+            reply = models.complete(target.model, request)
             facts = {
                 "template": prompts.digest(f"{NAME}/{name}", config.prompts),
                 "prompt": fitted.prompt,

@@ -192,10 +192,10 @@ def digests(folder: Path, index: str = "") -> dict[str, str]:
     return _digests([file_of(folder, name) for name in ("products", "passages")])
 
 
-def _digests(places: Iterable[Path]) -> dict[str, str]:
+def _digests(sources: Iterable[Path]) -> dict[str, str]:
     digests = {}
-    for place in places:
-        for path in files_of(place):
+    for source in sources:
+        for path in files_of(source):
             if path.is_file():
                 digests[path.name] = tables.sha256(path)
     return digests

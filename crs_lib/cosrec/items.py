@@ -69,7 +69,9 @@ class CatalogueProduct(NamedTuple):
 
     def best_reviews(self, most: int) -> list[Review]:
         """The most helpful reviews, of equals the newer first."""
-        return sorted(self.reviews, key=lambda one: (-one.helpful, -one.timestamp, one.text))[:most]
+        return sorted(self.reviews, key=lambda review: (-review.helpful, -review.timestamp, review.text))[
+            :most
+        ]
 
     def block(self, reviews: int, description: bool = True) -> str:
         """The product as a prompt shows it: title, price, description, its most helpful reviews."""

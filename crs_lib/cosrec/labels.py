@@ -54,10 +54,10 @@ def majority_labels(partition: Partition) -> pd.DataFrame:
 
 def curated_labels(partition: Partition) -> pd.DataFrame:
     """One row a user turn: 0/1 for each intent, as the curated list has it."""
-    given = {(intent.conversation, intent.turn, intent.type) for intent in partition.all_intents()}
+    curated = {(intent.conversation, intent.turn, intent.type) for intent in partition.all_intents()}
     rows = []
     for talk, turn in partition.user_turns():
-        labels = [int((talk.id, turn, kind) in given) for kind in INTENTS]
+        labels = [int((talk.id, turn, kind) in curated) for kind in INTENTS]
         rows.append((talk.id, turn, *labels))
     return pd.DataFrame(rows, columns=["conversation", "turn", *INTENTS])
 

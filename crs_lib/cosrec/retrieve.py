@@ -42,8 +42,8 @@ class RoutingAgent:
         frame = turns(partition)
         places = zip(frame["conversation"], frame["turn"].tolist(), strict=True)
         routes = {}
-        for place, flags in zip(places, self.router.predict(frame), strict=True):
-            routes[place] = [kind for kind, on in zip(INTENTS, flags, strict=True) if on]
+        for turn, flags in zip(places, self.router.predict(frame), strict=True):
+            routes[turn] = [kind for kind, on in zip(INTENTS, flags, strict=True) if on]
         return routes
 
     def run(self, partition: Partition, k: int = 100, mapping: str = "") -> Run:
@@ -61,8 +61,8 @@ class RoutingAgent:
         queries = {}
         for name in partition.topics():
             judged = topic(name)
-            said = partition.conversations[judged.conversation].said(judged.turn)
-            query = [rewrite(self.rewriter, said)]
+            talk = partition.conversations[judged.conversation]
+            query = [rewrite(self.rewriter, talk.said(judged.turn))]
             user = user_of(partition, judged, mapping) if mapping else None
             if user:
                 query += filter(None, user.keywords or ())

@@ -26,23 +26,23 @@ def content_words(text: str) -> list[str]:
     return [word for word in words(text) if word not in _filler()]
 
 
-def _last_turn(said: Sequence[str]) -> list[str]:
-    return [said[-1]]
+def _last_turn(turns: Sequence[str]) -> list[str]:
+    return [turns[-1]]
 
 
-def _content_words(said: Sequence[str]) -> list[str]:
-    return content_words(said[-1])
+def _content_words(turns: Sequence[str]) -> list[str]:
+    return content_words(turns[-1])
 
 
-def _first_and_last(said: Sequence[str]) -> list[str]:
+def _first_and_last(turns: Sequence[str]) -> list[str]:
     """The content words of the opening request, then those that the turn adds."""
-    opening = content_words(said[0])
-    return opening + [word for word in content_words(said[-1]) if word not in opening]
+    opening = content_words(turns[0])
+    return opening + [word for word in content_words(turns[-1]) if word not in opening]
 
 
-def _all_turns(said: Sequence[str]) -> list[str]:
+def _all_turns(turns: Sequence[str]) -> list[str]:
     """The content words of all turns, each once, as they first came."""
-    return list(dict.fromkeys(content_words(" ".join(said))))
+    return list(dict.fromkeys(content_words(" ".join(turns))))
 
 
 # What the user said so far -> the words of a query.
@@ -54,9 +54,9 @@ REWRITERS: dict[str, Callable[[Sequence[str]], Sequence[str]]] = {
 }
 
 
-def rewrite(name: str, said: Sequence[str]) -> str:
+def rewrite(name: str, turns: Sequence[str]) -> str:
     """One rewrite by a heuristic; the turn as it is where no word is left."""
-    return " ".join(REWRITERS[name](said)) or said[-1]
+    return " ".join(REWRITERS[name](turns)) or turns[-1]
 
 
 def queries(partition: Partition, rewriters: Sequence[str]) -> pd.DataFrame:
@@ -73,9 +73,9 @@ def heuristic_rewrites(partition: Partition) -> dict[str, dict[str, str]]:
     """Rewrites by heuristic and intent id, for every curated intent."""
     rewrites: dict[str, dict[str, str]] = {name: {} for name in REWRITERS}
     for intent in partition.all_intents():
-        said = partition.conversations[intent.conversation].said(intent.turn)
+        turns = partition.conversations[intent.conversation].said(intent.turn)
         for name in REWRITERS:
-            rewrites[name][intent.id] = rewrite(name, said)
+            rewrites[name][intent.id] = rewrite(name, turns)
     return rewrites
 
 
@@ -114,9 +114,9 @@ def human_rewrites(partition: Partition, **draws: Any) -> pd.DataFrame:
     pairs = []
     for intent in partition.all_intents():
         variants = intent.variants
-        for place, variant in enumerate(variants):
+        for position, variant in enumerate(variants):
             if len(variants) > 1 and variant != intent.canonical:
-                others = variants[:place] + variants[place + 1 :]
+                others = variants[:position] + variants[position + 1 :]
                 pairs.append(_Pair(intent.conversation, variant, intent.canonical, others))
     return pd.DataFrame(_scored("one annotator", pairs, **draws))
 

@@ -141,7 +141,7 @@ DESIGN: Mapping[str, Any] = {
 }
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """What a prompt is sent for: the model's spec, its longest answer in tokens, calls a conversation."""
 
     prompt: str
@@ -259,7 +259,7 @@ class GenerateSettings(CorpusSettings):
             values["prompts"] = {name: texts.digest(f"{NAME}/{name}", self.prompts) for name in PROMPTS}
         return values
 
-    def asked(self, prompt: str) -> Asked:
+    def request(self, prompt: str) -> Request:
         """The model that a prompt goes to."""
         model = self.writer
         tokens = self.query_tokens
@@ -270,27 +270,27 @@ class GenerateSettings(CorpusSettings):
             tokens = self.answer_tokens
         else:
             calls = self.users
-        return Asked(prompt, model, tokens, calls)
+        return Request(prompt, model, tokens, calls)
 
-    def _asked_of_models(self) -> list[Asked]:
-        every = map(self.asked, PROMPTS)
-        return [asked for asked in every if asked.model != TEMPLATE and asked.calls]
+    def _requests(self) -> list[Request]:
+        requests = map(self.request, PROMPTS)
+        return [request for request in requests if request.model != TEMPLATE and request.calls]
 
     def needs(self) -> list[Need]:
         """The models that the preflight checks: each in its roles, with its largest context."""
         needs = []
-        for asked in self._asked_of_models():
-            options = {"num_ctx": max(self.contexts), "num_predict": asked.tokens}
-            settings = self.reached().settings_for(asked.model)
-            needs.append(Need(f"cosrec {asked.prompt}", asked.model, options, 0, settings))
+        for request in self._requests():
+            options = {"num_ctx": max(self.contexts), "num_predict": request.tokens}
+            settings = self.reached().settings_for(request.model)
+            needs.append(Need(f"cosrec {request.prompt}", request.model, options, 0, settings))
         return needs
 
     def work(self) -> list[Work]:
         """The requests of a run to each model: calls by role, repetitions left aside."""
         work = []
-        for asked in self._asked_of_models():
-            calls = asked.calls * self.conversations
-            work.append(Work(f"cosrec {asked.prompt}", asked.model, calls, self.reached().at_once))
+        for request in self._requests():
+            calls = request.calls * self.conversations
+            work.append(Work(f"cosrec {request.prompt}", request.model, calls, self.reached().at_once))
         return work
 
 

@@ -107,7 +107,7 @@ def _first_types(votes: Floats, codes: NDArray[np.intp]) -> Floats:
 
 
 def _first_calls() -> Floats:
-    """Tables of confusions: nobody errs often, but the second type calls wishes for products a search."""
+    """Tables of confusions: nobody errs often, but the second type calls requests for products a search."""
     calls = np.full((_TYPES, _KINDS, _KINDS), 0.1) + 0.6 * np.eye(_KINDS)
     calls[1, _ADVICE] = 0.05
     calls[1, _ADVICE, _SEARCH] = 0.5
@@ -127,9 +127,9 @@ def _softmax(logarithms: Floats) -> Floats:
     return np.asarray(likely / likely.sum(axis=-1, keepdims=True))
 
 
-def agreed(shares: Floats, given: Floats, level: float = 0.5) -> Labels:
+def agreed(shares: Floats, given_shares: Floats, level: float = 0.5) -> Labels:
     """0/1 for each intent: that of the largest share, and every intent given above a level. ``shares``
-    (turns, 4) are of the intents and none, ``given`` (turns, 3) the part who gave each intent.
+    (turns, 4) are of the intents and none, ``given_shares`` (turns, 3) the part who gave each intent.
     """
     largest = shares.argmax(axis=1)[:, None] == np.arange(len(INTENTS))
-    return np.asarray((given > level) | largest, dtype=np.int64)
+    return np.asarray((given_shares > level) | largest, dtype=np.int64)

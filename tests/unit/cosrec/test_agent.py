@@ -74,7 +74,7 @@ def unresolved(name, mapping, partition):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mapping", ["as_documented", "zero_is_generic"])
-def test_wishes_of_a_resolved_user_join_the_query(config, curated, mapping):
+def test_keywords_of_a_resolved_user_join_the_query(config, curated, mapping):
     agent = next(iter(retrieve.agents(config).values()))
     plain = agent.run(curated)
     personal = agent.run(curated, mapping=mapping)
