@@ -17,37 +17,17 @@ from crs_lib.core.tables import fingerprint
 LOCAL = "local"
 WORKERS_WITHIN = 120.0  # seconds to wait for the first worker
 LOSSES = 3  # workers that a task may lose before its sessions count as failed
-_MAKERS: dict[str, Any] = {}
-_LOCK = threading.Lock()
 T = TypeVar("T")
 
 
 @contextmanager
 def connected(scheduler: str, workers: int) -> Iterator[Any]:
     """A client of a scheduler, ``local`` or an address; RunError where none answers or no worker comes."""
+    others = set(multiprocessing.active_children())
+    cluster, client = _connect(scheduler, workers)
+    patience = {}
     try:
-        import distributed
-    except ImportError as error:
-        raise InputError('a cluster needs Dask; install it with: pip install "crs-lib[dist]"') from error
-    if scheduler != LOCAL and "://" not in scheduler:
-        raise InputError(f"scheduler is {scheduler!r}; give 'local', tcp://host:8786 or tls://host:8786")
-    own, others, patience = None, {*multiprocessing.active_children()}, dict[str, float]()
-    try:
-        if scheduler == LOCAL:
-            here = {"threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1"}
-            own = distributed.LocalCluster(n_workers=workers, **here)
-        client = distributed.Client(own or scheduler, timeout=30, set_as_default=False)
-    except (OSError, TimeoutError) as error:
-        told = f"no Dask scheduler answers at {scheduler} ({error}); start one, or try 'local'"
-        raise RunError(told) from error
-    except (ValueError, TypeError) as error:
-        raise InputError(f"scheduler is {scheduler!r}, which is no address ({error})") from error
-    try:
-        try:
-            client.wait_for_workers(1, timeout=WORKERS_WITHIN)
-        except TimeoutError as error:
-            told = f"no worker came to {scheduler} within {WORKERS_WITHIN:.0f} s; start some"
-            raise RunError(told) from error
+        _wait_for_workers(client, scheduler)
         yield client
     except KeyboardInterrupt:
         patience = {"timeout": 0.2}
@@ -58,8 +38,38 @@ def connected(scheduler: str, workers: int) -> Iterator[Any]:
     finally:
         with suppress(TimeoutError):
             client.close(**patience)
-            if own is not None:
-                own.close(**patience)
+            if cluster is not None:
+                cluster.close(**patience)
+
+
+def _connect(scheduler: str, workers: int) -> tuple[Any, Any]:
+    """The cluster of our own, if it is to be local, and a client of the scheduler."""
+    try:
+        import distributed
+    except ImportError as error:
+        raise InputError('a cluster needs Dask; install it with: pip install "crs-lib[dist]"') from error
+    if scheduler != LOCAL and "://" not in scheduler:
+        raise InputError(f"scheduler is {scheduler!r}; give 'local', tcp://host:8786 or tls://host:8786")
+    cluster = None
+    try:
+        if scheduler == LOCAL:
+            here = {"threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1"}
+            cluster = distributed.LocalCluster(n_workers=workers, **here)
+        client = distributed.Client(cluster or scheduler, timeout=30, set_as_default=False)
+    except (OSError, TimeoutError) as error:
+        wrong = f"no Dask scheduler answers at {scheduler} ({error}); start one, or try 'local'"
+        raise RunError(wrong) from error
+    except (ValueError, TypeError) as error:
+        raise InputError(f"scheduler is {scheduler!r}, which is no address ({error})") from error
+    return cluster, client
+
+
+def _wait_for_workers(client: Any, scheduler: str) -> None:
+    try:
+        client.wait_for_workers(1, timeout=WORKERS_WITHIN)
+    except TimeoutError as error:
+        wait = f"{WORKERS_WITHIN:.0f} s"
+        raise RunError(f"no worker came to {scheduler} within {wait}; start some") from error
 
 
 @contextmanager
@@ -75,20 +85,38 @@ def submitter(
         yield partial(executor.submit, _work, do, make), width
 
 
+class _Makers:
+    """The session maker of a worker's process: that of the last job, by what makes it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._address = ""
+        self._maker: Any = None
+
+    def get(self, make: partial[Any]) -> Any:
+        address = fingerprint([make.func.__module__, make.func.__qualname__, repr(make.args)])
+        with self._lock:
+            if address != self._address:
+                self._maker = None  # two of them might not fit into the memory
+                self._maker = make()
+                self._address = address
+            return self._maker
+
+
+_MAKERS = _Makers()
+
+
 def _work(do: Callable[[Any, Any], T], make: partial[Any], task: Any) -> T:
     """A task, done on a worker with the maker of its process."""
-    address = fingerprint([make.func.__module__, make.func.__qualname__, repr(make.args)])
-    with _LOCK:
-        if address not in _MAKERS:
-            _MAKERS.clear()
-            _MAKERS[address] = make()
-        maker = _MAKERS[address]
-    return do(maker, task)
+    return do(_MAKERS.get(make), task)
 
 
 def on_every_machine(scheduler: str, do: Callable[[str], list[T]], argument: str) -> list[T]:
     """The rows that ``do(argument)`` returns on each machine that is left; on this one for ``local``."""
     if scheduler == LOCAL:
         return do(argument)
+    rows = []
     with connected(scheduler, 1) as client:
-        return [row for found in client.run(do, argument).values() for row in found]
+        for part in client.run(do, argument).values():
+            rows += part
+    return rows

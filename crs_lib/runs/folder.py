@@ -34,12 +34,7 @@ from crs_lib.runs.ledger import Ledger
 _PACKAGES = (
     "crs-lib numpy pandas scipy scikit-learn statsmodels seaborn matplotlib papermill nbval ollama pyarrow"
 ).split()
-_Values = Mapping[str, Any]
-_Digests = Mapping[str, str]
-# These change no result and may differ when a run continues.
-_FREE = ("workers", "scheduler", "progress")
-# More of these changes no session that there is: a run that continues may have more, never less.
-_GROWS = ("n_sessions", "systems")
+_FREE = {"workers", "scheduler", "progress"}  # these change no result and may differ when a run continues
 
 
 @contextmanager
@@ -47,8 +42,11 @@ def only_one(folder: Path) -> Iterator[None]:
     """Lock a run's folder, and remove what a killed process left; RunError where another process holds it."""
     busy = f"another process is working on run {folder.name!r}; wait for it or use another run name"
     with locked(folder, busy):
-        for left in [*folder.glob(".*.part"), *folder.glob("scores/*/.*.part")]:
-            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+        for leftover in [*folder.glob(".*.part"), *folder.glob("scores/*/.*.part")]:
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                leftover.unlink(missing_ok=True)
         yield
 
 
@@ -70,10 +68,9 @@ class Stage:
             self.outputs.append(filename)
         return self.folder / filename
 
-    def ledger(self) -> Ledger:
-        """The stage's ledger, opened (a context manager)."""
-        name = "ledger.sqlite" if self.name == "simulate" else f"ledger-{self.name}.sqlite"
-        return Ledger(self.folder / name)
+    def ledger(self, filename: str = "") -> Ledger:
+        """The stage's ledger, opened (a context manager); ``ledger-<stage>.sqlite`` unless named."""
+        return Ledger(self.folder / (filename or f"ledger-{self.name}.sqlite"))
 
 
 class _Entry(BaseModel):
@@ -102,12 +99,14 @@ def manifest_at(path: Path) -> dict[str, Any]:
     """The manifest in a file, its stages with the parts that later ones read; RunError for a damaged one."""
     try:
         record = safety.read_object(path)
-        checked = _Manifest.model_validate(record, strict=True).stages
+        manifest = _Manifest.model_validate(record, strict=True)
     except (InputError, ValidationError) as error:
-        told = " ".join(str(error).split())[:300]
-        raise RunError(f"{paths.shown(path)} is damaged ({told}); restore it or remove it") from error
-    stages = {name: {**record["stages"][name], **entry.model_dump()} for name, entry in checked.items()}
-    return record | {"stages": stages}
+        reason = " ".join(str(error).split())[:300]
+        raise RunError(f"{paths.shown(path)} is damaged ({reason}); restore it or remove it") from error
+    stages = {}
+    for name, checked in manifest.stages.items():
+        stages[name] = {**record["stages"][name], **checked.model_dump()}
+    return {**record, "stages": stages}
 
 
 def command(notebook: str, run: str) -> str:
@@ -117,34 +116,40 @@ def command(notebook: str, run: str) -> str:
 
 def entry(study: str, run: str, stage: str) -> dict[str, Any]:
     """The manifest's entry of a stage as it stands; empty where there is none."""
-    return dict(read_manifest(study, run).get("stages", {}).get(stage, {}))
+    stages = read_manifest(study, run).get("stages", {})
+    return dict(stages.get(stage, {}))
 
 
 def finished(study: str, run: str, stage: str, notebook: str) -> dict[str, Any]:
     """The manifest entry of a finished stage; RunError with the command that makes it, if there is none."""
-    found = entry(study, run, stage)
-    if found.get("status") != "finished":
+    present = entry(study, run, stage)
+    if present.get("status") != "finished":
         raise RunError(f"no finished {notebook} in run {run!r}; make it with: {command(notebook, run)}")
-    return found
+    return present
 
 
 def output(study: str, run: str, stage: str, notebook: str, name: str) -> Path:
     """A file as a finished stage wrote it; RunError with the command that makes it where it is not so."""
-    made = finished(study, run, stage, notebook)
-    return as_written(study, run, made, name, command(notebook, run))
+    written = finished(study, run, stage, notebook)
+    return as_written(study, run, written, name, command(notebook, run))
 
 
-def as_written(study: str, run: str, made: Mapping[str, Any], name: str, again: str) -> Path:
-    """A file of the stage with the entry ``made``; RunError with the command ``again`` as :func:`output`."""
+def as_written(study: str, run: str, written: Mapping[str, Any], name: str, again: str) -> Path:
+    """A file of the stage with the entry ``written``; RunError with the command ``again`` if it is not so."""
     path = paths.run_folder(study, run) / name
-    wrong = "is gone"
-    if path.is_file():
-        facts = path.stat()
-        digest = _digest(path, facts.st_size, facts.st_mtime_ns, facts.st_ino)
-        wrong = "is not as it was written" if digest != made["outputs"].get(name, "") else ""
-    if wrong:
-        raise RunError(f"{name} of run {run!r} {wrong}; make it anew, with the run's own parameters: {again}")
+    fault = ""
+    if not path.is_file():
+        fault = "is gone"
+    elif _digest_now(path) != written["outputs"].get(name, ""):
+        fault = "is not as it was written"
+    if fault:
+        raise RunError(f"{name} of run {run!r} {fault}; make it anew, with the run's own parameters: {again}")
     return path
+
+
+def _digest_now(path: Path) -> str:
+    facts = path.stat()
+    return _digest(path, facts.st_size, facts.st_mtime_ns, facts.st_ino)
 
 
 @functools.lru_cache(maxsize=256)
@@ -155,25 +160,37 @@ def _digest(path: Path, *_: int) -> str:
 
 @contextmanager
 def stage(
-    study: str, run: str, name: str, parameters: _Values, inputs: _Digests | None = None, *,
+    study: str,
+    run: str,
+    name: str,
+    parameters: Mapping[str, Any],
+    inputs: Mapping[str, str] | None = None,
+    *,
     fixed: bool = True,
-) -> Iterator[Stage]:  # fmt: skip
-    """Open one stage of a run: lock the folder, check the parameters, write the manifest. ``inputs`` are
-    names and hashes of the files that the stage reads. With ``fixed``, a folder that holds this stage with
-    other parameters or inputs is refused (RunError naming each difference); without, the stage is derived
-    data and is made anew. After an error the manifest says "failed" and no file is removed.
+    grows: Sequence[str] = (),
+) -> Iterator[Stage]:
+    """Open one stage of a run: lock the folder, check the parameters, write the manifest.
+
+    ``inputs`` are names and hashes of the files that the stage reads. With ``fixed``, a folder that holds
+    this stage with other parameters or inputs is refused (RunError naming each difference), but for
+    parameters that ``grows`` names, of which a run that continues may have more, never less; without, the
+    stage is derived data and is made anew. After an error the manifest says "failed" and no file is removed.
     """
     folder = paths.run_folder(study, run)
     with only_one(folder):
         manifest = read_manifest(study, run)
-        given = json.loads(json.dumps(tables.finite(dict(parameters))))
-        before = manifest.get("stages", {}).get(name)
-        if fixed and before:
-            _refuse_other(run, name, before, given, inputs or {})
-        work = Stage(run, name, folder, given, dict(inputs or {}))
+        plain = json.loads(json.dumps(tables.finite(dict(parameters))))
+        work = Stage(run, name, folder, plain, dict(inputs or {}))
+        stages = manifest.setdefault("stages", {})
+        if fixed and name in stages:
+            _refuse_other(work, stages[name], grows)
         manifest.update(study=study, run=run, code=code_version(), packages=dict(versions()))
-        entry = {"parameters": given, "inputs": work.inputs, "counts": work.counts, "started": _now()}
-        manifest.setdefault("stages", {})[name] = entry
+        stages[name] = {
+            "parameters": plain,
+            "inputs": work.inputs,
+            "counts": work.counts,
+            "started": _now(),
+        }
         _write(manifest, work, status="running")
         try:
             yield work
@@ -183,29 +200,48 @@ def stage(
         _write(manifest, work, status="finished")
 
 
-def _refuse_other(run: str, name: str, before: _Values, given: _Values, inputs: _Digests) -> None:
-    sides = (before["parameters"], before["inputs"]), (given, inputs)
-    old, new = ({**own, **{f"input {key}": read[key][:12] for key in read}} for own, read in sides)
-    grown = {key for key in _GROWS if key in old and key in new and _holds(new[key], old[key])}
-    keys = (key for key in sorted({*old, *new} - {*_FREE} - grown) if old.get(key) != new.get(key))
-    if differ := "; ".join(f"{key}: {old.get(key)!r} there, {new.get(key)!r} now" for key in keys):
-        told = f"run {run!r} holds a {name!r} stage made with other parameters ({differ})"
-        raise RunError(f"{told}; nothing was changed. Use another run name, or remove that folder")
+def _refuse_other(work: Stage, before: Mapping[str, Any], grows: Sequence[str]) -> None:
+    """RunError that names each parameter and input that differs from those that the folder was made with."""
+    old = _identity(before["parameters"], before["inputs"])
+    new = _identity(work.parameters, work.inputs)
+    differences = []
+    for key in sorted({*old, *new} - _FREE):
+        grown = key in grows and key in old and key in new and _has_all(new[key], old[key])
+        if not grown and old.get(key) != new.get(key):
+            differences.append(f"{key}: {old.get(key)!r} there, {new.get(key)!r} now")
+    if differences:
+        raise RunError(
+            f"run {work.run!r} holds a {work.name!r} stage made with other parameters "
+            f"({'; '.join(differences)}); nothing was changed. Use another run name, or remove that folder"
+        )
 
 
-def _holds(more: Any, less: Any) -> bool:
+def _identity(parameters: Mapping[str, Any], inputs: Mapping[str, str]) -> dict[str, Any]:
+    """What makes a stage another one: its parameters, and its inputs by the beginning of their digests."""
+    identity = dict(parameters)
+    for name, digest in inputs.items():
+        identity[f"input {name}"] = digest[:12]
+    return identity
+
+
+def _has_all(more: Any, less: Any) -> bool:
     """Whether a number is at least another, or a list has all of another."""
-    return set(more) >= set(less) if isinstance(less, list) else bool(more >= less)
+    if isinstance(less, list):
+        return set(more) >= set(less)
+    return bool(more >= less)
 
 
 def _write(manifest: dict[str, Any], work: Stage, **facts: str) -> None:
     """Write the manifest with the present state of a stage; a stage that ended names its outputs' hashes."""
-    entry = manifest["stages"][work.name]
-    entry |= facts
+    record = manifest["stages"][work.name]
+    record.update(facts)
     if facts["status"] != "running":
-        found = {name: work.folder / name for name in sorted(work.outputs)}
-        entry["ended"] = _now()
-        entry["outputs"] = {name: sha256(path) for name, path in found.items() if path.is_file()}
+        record["ended"] = _now()
+        record["outputs"] = {}
+        for name in sorted(work.outputs):
+            path = work.folder / name
+            if path.is_file():
+                record["outputs"][name] = sha256(path)
     tables.write_json(work.folder / "manifest.json", manifest)
 
 
@@ -216,11 +252,11 @@ def _now() -> str:
 @functools.cache
 def versions() -> Mapping[str, str]:
     """The version of Python, and of each package that results depend on, where it is installed."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for name in _PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+            installed[name] = importlib.metadata.version(name)
+    return installed
 
 
 def code_version() -> dict[str, Any]:
@@ -236,21 +272,24 @@ def code_version() -> dict[str, Any]:
     return {"commit": lines[0].split()[-1], "dirty": not lines[-1].startswith("#")}
 
 
-_Derived = Mapping[str, Callable[..., pd.DataFrame]]
 _WRITERS: Mapping[str, Callable[[Path, Any], Any]] = {
-    ".csv": tables.write_csv, ".parquet": tables.write_parquet, ".jsonl": tables.write_jsonl,
+    ".csv": tables.write_csv,
+    ".parquet": tables.write_parquet,
+    ".jsonl": tables.write_jsonl,
     ".json": tables.write_json,
-}  # fmt: skip
+}
 _BLANK = 2  # bytes of a CSV file without columns: a stage without data writes a line end
 
 
 class StageSpec(NamedTuple):
-    """One stage of a study. ``make(settings, stage)`` computes the stage: it returns its tables by the names
-    in ``outputs`` (those are written, whatever else it returns is passed on) or writes files through
-    ``stage.path(...)``. ``outputs`` maps a table's name to its file, ``.csv``, ``.parquet``, ``.jsonl`` or
-    ``.json``. ``inputs`` are files of earlier stages ("predictions.jsonl") that must be as they were written;
-    ``needs`` checks the settings before anything is written and returns further inputs, a digest by name.
-    ``parameters`` says which settings the manifest records. A stage is derived data: it is made anew.
+    """One stage of a study.
+
+    ``make(settings, stage)`` computes the stage: it returns its tables by the names in ``outputs`` (those are
+    written, whatever else it returns is passed on) or writes files through ``stage.path(...)``. ``outputs``
+    maps a table's name to its file, ``.csv``, ``.parquet``, ``.jsonl`` or ``.json``. ``inputs`` are files of
+    earlier stages ("predictions.jsonl") that must be as they were written; ``needs`` checks the settings
+    before anything is written and returns further inputs, a digest by name. ``parameters`` says which
+    settings the manifest records. A stage is derived data: it is made anew.
     """
 
     name: str
@@ -267,56 +306,74 @@ class StageSpec(NamedTuple):
 class Study:
     """A study: its folder under ``results/``, its stages in order, and ``derived`` tables, by functions."""
 
-    def __init__(self, name: str, stages: Iterable[StageSpec], derived: _Derived | None = None) -> None:
-        self.name, self.derived = name, dict(derived or {})
-        self.stages = {spec.name: spec for spec in stages}
-        written = [(spec, *output) for spec in self.stages.values() for output in spec.outputs.items()]
-        self._maker_of = {key: spec for spec, name, file in written for key in (name, file, Path(file).name)}
+    def __init__(
+        self,
+        name: str,
+        stages: Iterable[StageSpec],
+        derived: Mapping[str, Callable[..., pd.DataFrame]] | None = None,
+    ) -> None:
+        self.name = name
+        self.derived = dict(derived or {})
+        self.stages: dict[str, StageSpec] = {}
+        self._maker_of: dict[str, StageSpec] = {}  # the stage of a table, by its name and by its file's
+        for spec in stages:
+            self.stages[spec.name] = spec
+            for table, file in spec.outputs.items():
+                for key in (table, file, Path(file).name):
+                    self._maker_of[key] = spec
 
     def run(self, name: str, settings: Any) -> dict[str, Any]:
-        """Make a stage with checked settings and write its tables; returns all that ``make`` returned. Raises
-        RunError as :func:`crs_lib.runs.stage`, and where an earlier stage's file is not there.
+        """Make a stage with checked settings and write its tables; returns all that ``make`` returned.
+
+        Raises RunError as :func:`crs_lib.runs.stage`, and where an earlier stage's file is not there.
         """
         spec = self.stages[name]
         if spec.make is None:
             raise InputError(f"stage {name!r} of study {self.name!r} has no function that makes it")
         if spec.settings is not None and not isinstance(settings, spec.settings):
             raise InputError(f"stage {name!r} takes {spec.settings.__name__}, not {type(settings).__name__}")
-        inputs = {**spec.needs(settings)}
-        inputs |= {file: sha256(self.path(settings.run, file)) for file in spec.inputs}
+        inputs = dict(spec.needs(settings))
+        for file in spec.inputs:
+            inputs[file] = sha256(self.path(settings.run, file))
         with stage(self.name, settings.run, name, spec.parameters(settings), inputs, fixed=False) as work:
-            made = dict(spec.make(settings, work) or {})
+            results = dict(spec.make(settings, work) or {})
             for table, file in spec.outputs.items():
-                if table in made:
+                if table in results:
                     path = work.path(file)
-                    _WRITERS[path.suffix](path, made[table])
-                elif not any(Path(written).name == Path(file).name for written in work.outputs):
+                    _WRITERS[path.suffix](path, results[table])
+                elif Path(file).name not in [Path(written).name for written in work.outputs]:
                     raise RunError(f"stage {name!r} made no {table!r}; this is a defect, please report it")
-        return made
+        return results
 
     def finished(self, run: str, name: str, *, variant: str = "") -> dict[str, Any]:
         """The manifest's entry of a finished stage (of several, the ``variant``); RunError for none."""
         return finished(self.name, run, f"{name} {variant}".strip(), self.stages[name].notebook)
 
     def path(self, run: str, table: str, *, variant: str = "") -> Path:
-        """The file of a table, by the table's name or the file's, as the stage wrote it. InputError for an
-        unknown name, RunError with the command that makes a file that is gone, changed or not yet made.
+        """The file of a table, by the table's name or the file's, as the stage wrote it.
+
+        InputError for an unknown name, RunError with the command that makes a file that is gone, changed or
+        not yet made.
         """
         if table not in self._maker_of:
             raise unknown(f"{self.name} table", table, sorted({*self._maker_of, *self.derived}))
         spec = self._maker_of[table]
-        made, file = self.finished(run, spec.name, variant=variant), spec.outputs.get(table, table)
-        place = next((name for name in made["outputs"] if Path(name).name == Path(file).name), file)
-        return as_written(self.name, run, made, place, command(spec.notebook, run))
+        written = self.finished(run, spec.name, variant=variant)
+        file = spec.outputs.get(table, table)
+        for name in written["outputs"]:  # a variant's lies in a folder of its own
+            if Path(name).name == Path(file).name:
+                file = name
+                break
+        return as_written(self.name, run, written, file, command(spec.notebook, run))
 
     def read(self, run: str, table: str, *, variant: str = "", **reading: Any) -> pd.DataFrame:
         """A table of a run, written or derived; raises as :meth:`path`. ``reading`` is ``read_table``'s."""
         if table in self.derived:
             return self.derived[table](run)
         path = self.path(run, table, variant=variant)
-        contract = self._maker_of[table].contracts.get(table, tables.Contract(table, (), ()))
         if path.suffix == ".csv" and path.stat().st_size <= _BLANK:
             return pd.DataFrame()
+        contract = self._maker_of[table].contracts.get(table, tables.Contract(table, (), ()))
         return tables.read_table(path, contract, **reading)
 
     def figure_table(self, run: str, table: str) -> pd.DataFrame:

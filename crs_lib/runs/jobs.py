@@ -7,30 +7,29 @@ depends on its key alone, so the number and kind of workers never change a resul
 import gc
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crs_lib.core import safety
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.progress import bar as progress_bar
-from crs_lib.runs import processes
+from crs_lib.runs import dask, processes
 from crs_lib.runs.folder import Stage
 from crs_lib.runs.ledger import Done, Key, Ledger, pack
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # runs without models, and what only reads them, load no client of a server
     from crs_lib.llm.client import Pool, Retry
     from crs_lib.llm.preflight import Need
     from crs_lib.llm.settings import LLMSettings
 
-
 PATIENCE = 20  # sessions that may fail one after the other before threads or a cluster give up
-_WEIGHTS = "weights of "
+_WEIGHTS = "weights of "  # how the names of inputs begin that are digests of models
 # Makes the body (a line of JSON) of a session; the same key must give the same body. Threads share one whose
 # sessions wait for models; its attribute ``models`` is their Pool, or what has the Pool's methods.
-_Maker = Callable[[Key], str]
+Maker = Callable[[Key], str]
 
 
 class Part(NamedTuple):
@@ -42,9 +41,11 @@ class Part(NamedTuple):
 
 
 class Start(NamedTuple):
-    """One start of a job, as its makers are told it. Calls are cached and logged in ``folder``; without one,
-    where other runs of this machine find them (by ``run``). At the nth of ``starts`` n times as many seeds
-    are tried for a usable reply. ``weights`` are the digests, by spec, that the run began with.
+    """One start of a job, as its makers are told it.
+
+    Calls are cached and logged in ``folder``; without one, where other runs of this machine find them (by
+    ``run``). At the nth of ``starts`` n times as many seeds are tried for a usable reply. ``weights`` are the
+    digests, by spec, that the run began with.
     """
 
     folder: str = ""
@@ -70,13 +71,16 @@ def weights(
     before: Mapping[str, Any], specs: Sequence[str], needs: Callable[[], Sequence["Need"]]
 ) -> dict[str, str]:
     """The digests of models as inputs of a stage: a run is finished with the weights it began with.
+
     ``before`` is the stage's entry in the manifest; where it is finished nobody needs a server any more, and
     its digests are given back. Raises one RunError that lists all that is missing.
     """
-    kept = weights_in(before.get("inputs", {}))
-    if before.get("status") == "finished" and kept.keys() == {*specs}:
-        return weights_as_inputs(kept)
-    return weights_as_inputs(checked(needs())) if specs else {}
+    recorded = weights_in(before.get("inputs", {}))
+    if before.get("status") == "finished" and set(recorded) == set(specs):
+        return weights_as_inputs(recorded)
+    if not specs:
+        return {}
+    return weights_as_inputs(checked(needs()))
 
 
 def checked(needs: Sequence["Need"]) -> dict[str, str]:
@@ -93,56 +97,109 @@ def weights_as_inputs(digests: Mapping[str, str]) -> dict[str, str]:
 
 def weights_in(inputs: Mapping[str, str]) -> dict[str, str]:
     """The digests of models, by spec, among the inputs of a stage."""
-    return {name.removeprefix(_WEIGHTS): d for name, d in inputs.items() if name.startswith(_WEIGHTS) and d}
+    digests = {}
+    for name, digest in inputs.items():
+        if name.startswith(_WEIGHTS) and digest:
+            digests[name.removeprefix(_WEIGHTS)] = digest
+    return digests
+
+
+class _SharedMaker:
+    """The session maker of all parts with models, made when the first of them begins."""
+
+    def __init__(self, build: Callable[[], Maker]) -> None:
+        self._build = build
+        self._maker: Any = None
+
+    def __call__(self) -> Any:
+        if self._maker is None:
+            self._maker = self._build()
+        return self._maker
+
+    def close(self) -> None:
+        if self._maker is not None:
+            self._maker.models.close()
 
 
 def job(
-    stage: Stage, ledger: Ledger, parts: Sequence[Part], make: Callable[..., _Maker],
-    arguments: tuple[Any, ...], *, llm: "LLMSettings | None" = None, workers: int = 1, scheduler: str = "",
-    logged: bool = False, most_failed: int = 0, hint: str = "", progress: bool = True,
-) -> None:  # fmt: skip
-    """Make every session of ``parts`` that the ledger lacks, part by part. ``make(*arguments, start)`` builds
-    the session maker: once for all parts with models, which take threads as their servers have room for; once
-    in each process or worker of a cluster (``scheduler``) otherwise, and then all of it must be picklable.
-    Before and after each part the servers (``llm``) must hold the weights that the stage's inputs name. With
-    ``logged`` calls end in the run's ``llm_calls.jsonl`` whatever happens. A session that fails does not stop
-    the others, and the next start tries it again; at the end more than ``most_failed`` are a RunError with
-    ``hint``.
+    stage: Stage,
+    ledger: Ledger,
+    parts: Sequence[Part],
+    make: Callable[..., Maker],
+    arguments: tuple[Any, ...],
+    *,
+    llm: "LLMSettings | None" = None,
+    workers: int = 1,
+    scheduler: str = "",
+    logged: bool = False,
+    most_failed: int = 0,
+    hint: str = "",
+    progress: bool = True,
+) -> None:
+    """Make every session of ``parts`` that the ledger lacks, part by part.
+
+    ``make(*arguments, start)`` builds the session maker: once for all parts with models, which take threads
+    as their servers have room for; once in each process or worker of a cluster (``scheduler``) otherwise, and
+    then all of it must be picklable. Before and after each part the servers (``llm``) must hold the weights
+    that the stage's inputs name. With ``logged`` calls end in the run's ``llm_calls.jsonl`` whatever happens.
+    A session that fails does not stop the others, and the next start tries it again; at the end more than
+    ``most_failed`` are a RunError with ``hint``.
     """
     start = Start(str(stage.folder), stage.run, 1 + ledger.tries(), weights_in(stage.inputs))
     far = start._replace(folder="") if scheduler else start
-    shared: Any = cache(partial(make, *arguments, start))  # made when the first part with models begins
-    with _calls_exported(stage, ledger, scheduler, logged):
-        try:
-            for place, part in enumerate(parts):
-                if ledger.finished().issuperset(part.keys):
-                    continue
-                _check_weights(start, part, llm)
-                told: dict[str, Any] = {"progress": progress, "label": part.label}
-                if part.models and not scheduler:
-                    width = shared().models.width(part.models)
-                    sessions(ledger, part.keys, shared, (), threads=width, **told)
-                    for spec in {*part.models}.difference(*(rest.models for rest in parts[place + 1 :])):
-                        shared().models.release(spec)
-                else:
-                    # Handing out a task costs a cluster as much as ten sessions; a lost worker loses its own.
-                    chunk = 1 if part.models else max(10, min(100, len(part.keys) // 1000))
-                    told |= {"workers": workers, "scheduler": scheduler, "chunk": chunk}
-                    sessions(ledger, part.keys, make, (*arguments, far), **told)
-                _check_weights(start, part, llm)
-        finally:
-            if shared.cache_info().currsize:
-                shared().models.close()
-    _check(ledger, [key for part in parts for key in part.keys], most_failed, hint)
+    shared = _SharedMaker(partial(make, *arguments, start))
+    with _calls_exported(stage, ledger, scheduler, logged), closing(shared):
+        for number, part in enumerate(parts):
+            if ledger.finished().issuperset(part.keys):
+                continue
+            _check_weights(start, part, llm)
+            if part.models and not scheduler:
+                models = shared().models
+                threads = models.width(part.models)
+                sessions(ledger, part.keys, shared, (), threads=threads, progress=progress, label=part.label)
+                for spec in _no_longer_needed(part, parts[number + 1 :]):
+                    models.release(spec)
+            else:
+                sessions(
+                    ledger,
+                    part.keys,
+                    make,
+                    (*arguments, far),
+                    workers=workers,
+                    scheduler=scheduler,
+                    chunk=_chunk(part),
+                    progress=progress,
+                    label=part.label,
+                )
+            _check_weights(start, part, llm)
+    keys = [key for part in parts for key in part.keys]
+    check_failures(ledger, keys, most_failed, hint)
+
+
+def _no_longer_needed(part: Part, later: Sequence[Part]) -> set[str]:
+    """The models of a part that no later part waits for."""
+    specs = set(part.models)
+    for other in later:
+        specs.difference_update(other.models)
+    return specs
+
+
+def _chunk(part: Part) -> int:
+    """The sessions of a task: handing one out costs a cluster as much as ten sessions; a lost worker loses
+    its own.
+    """
+    if part.models:
+        return 1
+    return max(10, min(100, len(part.keys) // 1000))
 
 
 def _check_weights(start: Start, part: Part, llm: "LLMSettings | None") -> None:
     """RunError, which ends the run, where a server has other weights of a model than the run began with."""
-    began = {spec: start.weights[spec] for spec in part.models if spec in start.weights}
-    if began and llm is not None:
+    digests = {spec: start.weights[spec] for spec in part.models if spec in start.weights}
+    if digests and llm is not None:
         from crs_lib.llm.preflight import unchanged
 
-        unchanged(began, llm.settings_for)
+        unchanged(digests, llm.settings_for)
 
 
 @contextmanager
@@ -156,10 +213,10 @@ def _calls_exported(stage: Stage, ledger: Ledger, scheduler: str, logged: bool) 
             if scheduler and logged:
                 from crs_lib.llm.calls import Recorder
                 from crs_lib.llm.client import LOG, drain_scratch
-                from crs_lib.runs import dask
 
+                rows = dask.on_every_machine(scheduler, drain_scratch, stage.run)
                 with closing(Recorder(stage.folder / LOG)) as recorder:
-                    recorder.put(dask.on_every_machine(scheduler, drain_scratch, stage.run))
+                    recorder.put(rows)
         except Exception as error:
             if earlier is None:
                 raise
@@ -169,15 +226,24 @@ def _calls_exported(stage: Stage, ledger: Ledger, scheduler: str, logged: bool) 
                 from crs_lib.llm.calls import export_all
 
                 stage.counts["llm_calls"] = export_all(stage.folder)
-            stage.counts |= ledger.counts()
+            stage.counts.update(ledger.counts())
 
 
 def sessions(
-    ledger: Ledger, keys: Sequence[Key], make: Callable[..., _Maker], arguments: tuple[Any, ...], *,
-    workers: int = 1, threads: int = 0, scheduler: str = "", chunk: int = 10, progress: bool = True,
+    ledger: Ledger,
+    keys: Sequence[Key],
+    make: Callable[..., Maker],
+    arguments: tuple[Any, ...],
+    *,
+    workers: int = 1,
+    threads: int = 0,
+    scheduler: str = "",
+    chunk: int = 10,
+    progress: bool = True,
     label: str = "sessions",
-) -> int:  # fmt: skip
+) -> int:
     """Make every session of ``keys`` that the ledger lacks; returns the number of sessions made now.
+
     ``make(*arguments)`` builds the session maker, once in each process, and both must be picklable; with
     ``threads`` the sessions share one in this process, with ``scheduler`` they go to a Dask cluster. A
     session that raises is recorded as failed. A batch of threads or of a cluster stops with a RunError after
@@ -186,91 +252,128 @@ def sessions(
     if workers < 1:
         raise InputError(f"workers is {workers}; give a whole number >= 1")
     safety.check_limit("workers", max(workers, threads), "workers or threads at once are")
-    done = ledger.finished()
-    todo = [key for key in keys if key not in done]
-    failing, before = 0, {key for key, _ in ledger.failures()}
-    build: Callable[[], _Maker] = partial(make, *arguments)
-    with progress_bar(len(keys), done=len(keys) - len(todo), label=label, shown=progress) as bar:
-        size = 1 if threads else chunk
-        tasks = [todo[i : i + size] for i in range(0, len(todo), size)]
-        results = _outcomes(tasks, build, min(workers, len(todo)), threads, scheduler)
+    finished = ledger.finished()
+    missing = [key for key in keys if key not in finished]
+    size = 1 if threads else chunk
+    tasks = [missing[start : start + size] for start in range(0, len(missing), size)]
+    build = partial(make, *arguments)
+    outcomes = _outcomes(tasks, build, min(workers, len(missing)), threads, scheduler)
+    with progress_bar(len(keys), done=len(keys) - len(missing), label=label, shown=progress) as bar:
         try:
-            for batch in results:
-                ledger.record(batch)
-                bar.update(len(batch))
-                # A session that failed at an earlier start says nothing about the server now.
-                failing += sum(item.key not in before for item in batch)
-                failing = 0 if any(item.body is not None for item in batch) else failing
-                if failing >= PATIENCE and (threads or scheduler):
-                    results.close()
-                    told = f"{failing} sessions failed one after the other, the last with {batch[-1].error}"
-                    better = "What was finished is stored; mend the cause and start the same command again"
-                    raise RunError(f"{told}. {better}")
+            _record(outcomes, ledger, bar.update, may_give_up=bool(threads or scheduler))
         except KeyboardInterrupt as error:
-            results.throw(error)  # wherever it arrived: the sessions under way are not waited for
-    return len(todo)
+            outcomes.throw(error)  # wherever it arrived: the sessions under way are not waited for
+    return len(missing)
 
 
-def _check(ledger: Ledger, keys: Sequence[Key], most: int = 0, hint: str = "") -> None:
-    """Raise RunError if more than ``most`` sessions failed; it names the first and ends with ``hint``."""
-    asked = set(keys)
-    failed = [(key, error) for key, error in ledger.failures() if key in asked]
-    if len(failed) > most:
-        key, error = failed[0]
-        first = f"the first is session {key.session} of {key.system!r}: {error}"
-        better = "The others are stored; start the same command again to retry the failed ones"
-        raise RunError(f"{len(failed)} of {len(keys)} sessions failed; {first}. {better}{hint}")
+def _record(
+    outcomes: Generator[list[Done]],
+    ledger: Ledger,
+    count: Callable[[int], object],
+    *,
+    may_give_up: bool,
+) -> None:
+    """Store outcomes as they come; RunError after ``PATIENCE`` failures in a row."""
+    # A session that failed at an earlier start says nothing about the server now.
+    before = {key for key, _ in ledger.failures()}
+    failures = 0
+    for batch in outcomes:
+        ledger.record(batch)
+        count(len(batch))
+        failures += sum(1 for outcome in batch if outcome.key not in before)
+        if any(outcome.body is not None for outcome in batch):
+            failures = 0
+        if failures >= PATIENCE and may_give_up:
+            outcomes.close()
+            raise RunError(
+                f"{failures} sessions failed one after the other, the last with {batch[-1].error}. "
+                "What was finished is stored; mend the cause and start the same command again"
+            )
 
 
-def _attempts(maker: _Maker, keys: Sequence[Key]) -> list[Done]:
+def check_failures(ledger: Ledger, keys: Sequence[Key], most: int = 0, hint: str = "") -> None:
+    """RunError if more than ``most`` of these sessions failed; it names the first and ends with ``hint``."""
+    wanted = set(keys)
+    failures = [(key, error) for key, error in ledger.failures() if key in wanted]
+    if len(failures) <= most:
+        return
+    key, error = failures[0]
+    raise RunError(
+        f"{len(failures)} of {len(keys)} sessions failed; "
+        f"the first is session {key.session} of {key.system!r}: {error}. "
+        f"The others are stored; start the same command again to retry the failed ones{hint}"
+    )
+
+
+def _attempts(maker: Maker, keys: Sequence[Key]) -> list[Done]:
     """The outcome of each session: its body, or its error; an error that ends the run is raised."""
-    found = list[Done]()
-    for key in keys:
-        try:
-            found.append(Done(key, pack(maker(key)), ""))
-        except Exception as error:
-            if isinstance(error, RunError) and error.ends_run:
-                raise
-            found.append(Done(key, None, f"{getattr(error, 'kind', type(error).__name__)}: {error}"))
-    return found
+    return [_attempt(maker, key) for key in keys]
+
+
+def _attempt(maker: Maker, key: Key) -> Done:
+    try:
+        return Done(key, pack(maker(key)), "")
+    except Exception as error:
+        if isinstance(error, RunError) and error.ends_run:
+            raise
+        kind = getattr(error, "kind", type(error).__name__)
+        return Done(key, None, f"{kind}: {error}")
 
 
 def _outcomes(
-    tasks: Sequence[Sequence[Key]], make: Callable[[], _Maker], workers: int, threads: int, scheduler: str
+    tasks: Sequence[Sequence[Key]], build: Callable[[], Maker], workers: int, threads: int, scheduler: str
 ) -> Generator[list[Done]]:
     """Lists of outcomes, in the order in which tasks finish."""
-    if tasks and not scheduler and not threads and workers == 1:
-        maker = make()
-        yield from (_attempts(maker, part) for part in tasks)
-    elif tasks:
-        from crs_lib.runs import dask
+    if not tasks:
+        return
+    if scheduler:
+        pool = dask.submitter(_attempts, build, scheduler, workers)
+    elif threads:
+        pool = _threads(build, threads)
+    elif workers > 1:
+        pool = processes.submitter(_attempts, build, workers)
+    else:
+        maker = build()
+        for keys in tasks:
+            yield _attempts(maker, keys)
+        return
+    with pool as (submit, width):
+        for keys, future in processes.completed(submit, tasks, width):
+            yield _far_outcomes(keys, future) if scheduler else future.result()
 
-        far = dask.submitter(_attempts, make, scheduler, workers) if scheduler else None
-        near = _threads(make, threads) if threads else processes.submitter(_attempts, make, workers)
-        with far or near as (submit, width):
-            for keys, future in processes.completed(submit, tasks, width):
-                lost = future.exception()
-                if not scheduler or isinstance(lost, InputError) or getattr(lost, "ends_run", False):
-                    future.result()
-                told = f"{type(lost).__name__}: {lost}"  # the cluster gave the task up
-                yield [Done(key, None, told) for key in keys] if lost else future.result()
+
+def _far_outcomes(keys: Sequence[Key], future: "Future[list[Done]]") -> list[Done]:
+    """What a cluster made of a task; its sessions count as failed where it gave the task up."""
+    error = future.exception()
+    ends_run = isinstance(error, InputError) or getattr(error, "ends_run", False)
+    if error is None or ends_run:
+        return future.result()
+    return [Done(key, None, f"{type(error).__name__}: {error}") for key in keys]
 
 
 @contextmanager
-def _threads(make: Callable[[], _Maker], threads: int) -> Iterator[tuple[Callable[[Any], Any], int]]:
+def _threads(build: Callable[[], Maker], threads: int) -> Iterator[tuple[Callable[[Any], Any], int]]:
     """As :func:`processes.submitter`, for threads that share a maker; an interrupt halts those under way.
+
     Existing objects are frozen (gc.freeze): collecting the catalogue would pause every thread.
     """
-    maker, pool, patient = make(), ThreadPoolExecutor(threads, thread_name_prefix="session"), True
+    maker = build()
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="session")
+    wait = True
+
+    def submit(keys: Sequence[Key]) -> "Future[list[Done]]":
+        return pool.submit(_attempts, maker, keys)
+
     gc.freeze()
     try:
         # Twice the threads: whoever ends a session finds the next one waiting, whatever this thread does.
-        yield lambda keys: pool.submit(_attempts, maker, keys), 2 * threads
+        yield submit, 2 * threads
     except BaseException as error:
-        patient = not isinstance(error, KeyboardInterrupt)
-        if models := getattr(maker, "models", None):
+        wait = not isinstance(error, KeyboardInterrupt)
+        models = getattr(maker, "models", None)
+        if models:
             models.halt()
         raise
     finally:
-        pool.shutdown(wait=patient, cancel_futures=True)
+        pool.shutdown(wait=wait, cancel_futures=True)
         gc.unfreeze()

@@ -4,7 +4,7 @@ import hashlib
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from crs_lib.core import paths
 from crs_lib.core.errors import RunError
@@ -31,6 +31,10 @@ def pack(text: str) -> bytes:
     return zlib.compress(text.encode("utf-8", "surrogatepass"), 6)
 
 
+def _unpack(body: bytes) -> str:
+    return zlib.decompress(body).decode("utf-8", "surrogatepass")
+
+
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS sessions (system TEXT, session INTEGER, status TEXT NOT NULL,"
     " attempt INTEGER NOT NULL, body BLOB, hash TEXT, error TEXT,"
@@ -42,12 +46,14 @@ _RECORD = (
     " ON CONFLICT (system, session) DO UPDATE SET status = excluded.status, attempt = attempt + 1,"
     " body = excluded.body, hash = excluded.hash, error = excluded.error WHERE sessions.status <> 'done'"
 )
+_Row = tuple[str, int, str, bytes | None, str | None, str | None]
 
 
 class Ledger(Store):
-    """One row for each session: status, attempt, body, hash. A killed process damages no row. The key is
-    unique; recording a finished session again changes nothing. A damaged file is refused, and so is one that
-    was removed or replaced while the run was made: what is written then is lost.
+    """One row for each session: status, attempt, body, hash. A killed process damages no row.
+
+    The key is unique; recording a finished session again changes nothing. A damaged file is refused, and so
+    is one that was removed or replaced while the run was made: what is written then is lost.
     """
 
     def __init__(self, path: Path) -> None:
@@ -69,31 +75,39 @@ class Ledger(Store):
 
     def tries(self) -> int:
         """The largest number of attempts of a failed session; 0 if no session failed."""
-        return int(self.do("SELECT coalesce(max(attempt), 0) FROM sessions WHERE status = 'failed'")[0][0])
+        rows = self.do("SELECT coalesce(max(attempt), 0) FROM sessions WHERE status = 'failed'")
+        return int(rows[0][0])
 
     def record(self, batch: Iterable[Done]) -> None:
         """Store finished and failed sessions, all or none; a session that is done keeps its first body.
+
         Raises RunError if the disk refuses; earlier sessions are safe and a later start continues after them.
         """
-        self.many(_RECORD, (_row(item) for item in batch))
+        self.many(_RECORD, map(_row, batch))
 
     def bodies(self, keys: Sequence[Key]) -> Iterator[str]:
         """The bodies of these sessions, in this order; RunError for one that is missing or damaged."""
         for key in keys:
-            body, digest = next(iter(self.do(_BODY, key)), (b"", ""))
-            try:
-                if hashlib.sha256(body).hexdigest() != digest:
-                    raise ValueError("another body")
-                yield zlib.decompress(body).decode("utf-8", "surrogatepass")
-            except (zlib.error, ValueError, TypeError) as error:
-                place = f"in the ledger {paths.shown(self.path)}"
-                better = "move that file away and start the same command again: the sessions are made anew"
-                told = f"session {key.session} of {key.system!r} is missing or damaged {place}; {better}"
-                raise RunError(told) from error
+            yield self._body(key)
+
+    def _body(self, key: Key) -> str:
+        rows = self.do(_BODY, key)
+        try:
+            body, digest = rows[0]
+            if hashlib.sha256(body).hexdigest() != digest:
+                raise ValueError("another body")
+            return _unpack(body)
+        except (zlib.error, ValueError, TypeError, IndexError) as error:
+            raise RunError(
+                f"session {key.session} of {key.system!r} is missing or damaged in the ledger "
+                f"{paths.shown(self.path)}; move that file away and start the same command again: "
+                "the sessions are made anew"
+            ) from error
 
 
-def _row(item: Done) -> tuple[Any, ...]:
+def _row(session: Done) -> _Row:
     """A session as the table holds it."""
-    if item.body is None:
-        return (*item.key, "failed", None, None, item.error or None)
-    return (*item.key, "done", item.body, hashlib.sha256(item.body).hexdigest(), item.error or None)
+    error = session.error or None
+    if session.body is None:
+        return (*session.key, "failed", None, None, error)
+    return (*session.key, "done", session.body, hashlib.sha256(session.body).hexdigest(), error)

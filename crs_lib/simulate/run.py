@@ -65,8 +65,9 @@ def _arm(config: SimulateConfig, arm: str, catalog: Catalog, progress: bool) -> 
     inputs |= versions(config.programs(), before)
     seeds = ", with other seeds" if asked else ""
     without = f"{seeds}, or let the run do without so many: llm={{'max_failed': …}}"
-    opened = runs.stage(STUDY, name, "simulate", config.parameters(arm), inputs)
-    with opened as stage, stage.ledger() as ledger:
+    grows = ("n_sessions", "systems")
+    opened = runs.stage(STUDY, name, "simulate", config.parameters(arm), inputs, grows=grows)
+    with opened as stage, stage.ledger("ledger.sqlite") as ledger:
         alone = config.workers == 1 and not config.scheduler
         runs.job(
             stage, ledger, [runs.Part(keys, models, label=keys[0].system) for keys, models in config.parts()],

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import stream
-from crs_lib.runs.jobs import _check, sessions
+from crs_lib.runs.jobs import check_failures, sessions
 from crs_lib.runs.ledger import Key, Ledger
 
 KEYS_OF = ("tracker", "echo")
@@ -25,7 +25,7 @@ def keys(n):
 def run(ledger, wanted, *given, **options):
     """Make the sessions that the ledger lacks and say which failed; returns the number made now."""
     made = sessions(ledger, wanted, *given, **options)
-    _check(ledger, wanted)
+    check_failures(ledger, wanted)
     return made
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from crs_lib.core.errors import RunError
-from crs_lib.runs.jobs import PATIENCE, _check, sessions
+from crs_lib.runs.jobs import PATIENCE, check_failures, sessions
 from crs_lib.runs.ledger import Done, Key, Ledger
 from crs_lib.runs.processes import completed, submitter
 from tests.helpers import jobs, refused
@@ -155,8 +155,8 @@ def test_sessions_that_failed_before_do_not_make_the_batch_give_up(ledger):
     sessions(ledger, every, lambda: maker, (), threads=1)
     assert ledger.finished() == set(every) - set(bad)
     with pytest.raises(RunError, match=rf"{len(bad)} of {len(every)} sessions failed; .* ones, or so"):
-        _check(ledger, every, len(bad) - 1, ", or so")
-    _check(ledger, every, len(bad))
+        check_failures(ledger, every, len(bad) - 1, ", or so")
+    check_failures(ledger, every, len(bad))
 
 
 def test_a_batch_gives_up_when_everything_fails_and_hopes_after_a_success(ledger):

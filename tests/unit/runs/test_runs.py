@@ -133,9 +133,21 @@ def test_a_damaged_manifest_is_named_and_left_alone(results, damage):
 
 
 def test_ledgers_of_stages_do_not_meet():
-    for stage, file in (("simulate", "ledger.sqlite"), ("judge", "ledger-judge.sqlite")):
-        with runs.stage("movies", "r1", stage, {}) as work:
-            assert work.ledger().path.name == file
+    with runs.stage("movies", "r1", "judge", {}) as work:
+        assert work.ledger().path.name == "ledger-judge.sqlite"
+        assert work.ledger("ledger.sqlite").path.name == "ledger.sqlite"
+
+
+def test_a_run_that_continues_may_have_more_of_what_may_grow():
+    grows = ("systems", "n")
+    simulate({"systems": ["a"], "n": 2, "m": 1}, grows=grows)
+    simulate({"systems": ["b", "a"], "n": 3, "m": 1}, grows=grows)
+    for less in (
+        {"systems": ["a"], "n": 3, "m": 1},
+        {"systems": ["a", "b"], "n": 2, "m": 1},
+        {"systems": ["a", "b"], "n": 3, "m": 2},
+    ):
+        refused("made with other parameters", simulate, less, grows=grows, error=RunError)
 
 
 @pytest.fixture
