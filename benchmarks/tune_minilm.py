@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from crs_lib.realtalk import channels, corpus, index, ranker
+from crs_lib.realtalk import channels, corpus, index, learning
 from crs_lib.realtalk.config import FOREIGN
 from crs_lib.retrieval import encoders, lowrank
 
@@ -206,7 +206,7 @@ def main():
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    _, chats = ranker.train_chats(teachers=FOREIGN)
+    _, chats = learning.train_chats(teachers=FOREIGN)
     updates, told = {}, {}
     for name in arguments.parts:
         taught = [c for c in chats if corpus.number(c.name) in PARTS[name]]

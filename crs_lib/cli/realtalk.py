@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pandas as pd
 
 from crs_lib.cli.app import command, table, typed
 from crs_lib.core import paths, prompts, tables
 from crs_lib.core.errors import InputError
-from crs_lib.core.settings import OneOf, fields_of
+from crs_lib.core.settings import fields_of
 
 _CONFIG = "crs_lib.realtalk.config:RealTalkConfig"
 _MODEL = (
@@ -41,7 +41,7 @@ def _predict(
     page: where a page of the chat goes (.html): questions, arcs, threads, segments, messages
     train: a folder with realtalk/ and locomo/ to learn from
     """
-    from crs_lib.realtalk import corpus, index, query, study
+    from crs_lib.realtalk import corpus, index, parse, query, study
     from crs_lib.realtalk.config import RealTalkConfig
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
@@ -50,7 +50,7 @@ def _predict(
         raise InputError("nothing to do: name --out FILE, --page FILE or --ask QUESTION")
     if train and not train.is_dir():
         raise InputError(f"--train {str(train)!r} is no folder; it must hold realtalk/ and locomo/")
-    found = corpus.read_chat(chat)
+    found = parse.read_chat(chat)
     if ask:
         found = replace(found, questions=(corpus.ChatQuestion(0, ask, None, (), 0),))
     built = index.build(found, index.choose_encoder(config.encoder, config.ranker))
@@ -81,11 +81,11 @@ def _predict(
 
 def _page(path: Path, built: Any, records: Sequence[dict[str, Any]]) -> None:
     """Write the page of a chat."""
-    from crs_lib.realtalk import describe
+    from crs_lib.realtalk import page as pages
     from crs_lib.report.page import document
 
     lead = html.escape(f"{' and '.join(built.chat.speakers)}, {built.size} messages.")
-    asked, parts = "Where in the chat does the answer stand?", describe.sections(built, records)
+    asked, parts = "Where in the chat does the answer stand?", pages.sections(built, records)
     tables.write_whole(path, document(built.chat.name, asked, lead, parts, "chat.css"))
 
 
@@ -111,8 +111,7 @@ def _agent(records: Sequence[dict[str, Any]]) -> str:
     forms = ", ".join(f"{node} {form}" for node, form in made["forms"].items())
     silent = sum(record["answer"]["text"] is None for record in records)
     notes = [entry["note"] for record in records for entry in record["trace"] if "note" in entry]
-    better = prompts.lists(_WORDS)["langgraph"] if made["engine"] == "plain" else ""
-    text = f"engine: {made['engine']}{better}; nodes: {forms}\nno answer found: {silent} of {len(records)}"
+    text = f"engine: {made['engine']}; nodes: {forms}\nno answer found: {silent} of {len(records)}"
     return text + (f"\nrule instead of the model: {len(notes)} times (first: {notes[0]})" if notes else "")
 
 
@@ -134,35 +133,30 @@ def made_with(encoder: str, rankers: Sequence[str], asked: str, asked_ranker: st
     takes=[f"{_CONFIG} run data against tradeoff selection reading arc_cases final force {_MODEL}"],
 )  # fmt: skip
 def _evaluate(
-    *, test_only: bool = False, teach: bool = False, train: Path | None = None,
-    compare: tuple[str, ...] = (), protocol: Annotated[str, OneOf(("lmeb",), optional=True)] = "",
+    *, test_only: bool = False, teach: bool = False, compare: tuple[str, ...] = (), protocol: str = "",
     **given: Any,
 ) -> None:  # fmt: skip
-    """Score chats, the test split once; compare settings; or train the ranker of the package.
+    """Score chats, the test split once; or compare settings.
 
     test_only: chats 8 to 10 instead of 1 to 7; requires --final
-    teach: train the ranker of the package on the train chats instead
-    train: a folder with realtalk/ and locomo/ to learn from
+    teach: moved to benchmarks/teach_ranker.py
     compare: a setting and its values (selection, ranker, encoder, …), or: ladder, BM25 to the fusion
-    protocol: lmeb scores rankers on the terms of that public benchmark; writes nothing
+    protocol: moved to benchmarks/lmeb.py
     """
-    from crs_lib.realtalk import index, ranker, study
+    from crs_lib.realtalk import experiments, study
     from crs_lib.realtalk.config import RealTalkConfig
 
-    if teach:
-        own, _ = ranker.train_chats(train)
-        if not own:
-            raise InputError(f"no train chats were found; {prompts.lists(_WORDS)['chats']}")
-        ranker.need_trees()
-        print(f"{paths.shown(ranker.SHIPPED)}: {ranker.teach(own, index.STUDIED, index.build)}")
-        return
+    if teach or protocol:
+        script = "teach_ranker.py" if teach else "lmeb.py"
+        option = "--teach" if teach else "--protocol"
+        raise InputError(f"{option} moved out of the package in 0.4: PYTHONPATH=. python benchmarks/{script}")
     usual = "train" if given["data"] == "realtalk" else "all"
-    if compare or protocol:
+    if compare:
         given = {name: value for name, value in given.items() if name != "run"}
-        _compare(protocol or compare[0], compare[1:], RealTalkConfig(**given, split=usual))
+        _compare(compare[0], compare[1:], RealTalkConfig(**given, split=usual))
         return
     config = RealTalkConfig(**given, split="test" if test_only else usual)
-    study.check_test_split(config)
+    experiments.check_test_split(config)
     start = time.perf_counter()
     made = [record["made_with"] for record in study.predict(config)]
     _report(study.evaluate(config), config.reading)
@@ -173,14 +167,11 @@ def _evaluate(
 
 
 def _compare(lever: str, choices: Sequence[str], config: Any) -> None:
-    """Print the measures of a setting's values, of BM25 to the fusion (``ladder``), or of ``lmeb``."""
+    """Print the measures of a setting's values, of BM25 to the fusion (``ladder``)."""
     from crs_lib.realtalk import compare as levers
     from crs_lib.realtalk import index, study
     from crs_lib.realtalk.config import RealTalkConfig
 
-    if lever == "lmeb":
-        print(_percent(levers.lmeb(config)).round(1).set_index("ranker").T.to_string())
-        return
     if lever == "ladder":
         frame = levers.ladder(levers.ladder_rows(study.chats(config), index.choose_encoder(config.encoder)))
         table(_percent(frame), digits=1)

@@ -1,12 +1,11 @@
 """The settings of a RealTalk run, checked before anything starts."""
 
-import re
 from collections.abc import Mapping
-from math import isnan, nan
 from typing import Annotated, Any, Literal
 
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
-from crs_lib.realtalk import answers, corpus, index
+from crs_lib.realtalk import corpus, index, phases
+from crs_lib.realtalk.tradeoff import TRADEOFF
 
 STUDY = "realtalk"
 SAMPLE = "sample"
@@ -16,30 +15,14 @@ COMMAND: Mapping[str, Any] = {"encoder": "auto", "ranker": "auto", "data": "real
 OWN, FOREIGN = "realtalk", "locomo"
 STRANGERS = "strangers"  # RealTalk's train chats of other people
 TEACHERS = (OWN, STRANGERS, f"{OWN}+{FOREIGN}", FOREIGN)
-_PARTS = "train (chats 1 to 7), test (8 to 10), all; of questions: people leak"
+_ENCODERS = ("auto", *index.ENCODERS)
+_VIEWS = ("windowed", "preview")
+# Names, permissions and what cannot change a prediction: all other settings are levers.
+_NO_LEVERS = ("run", "split", "final", "force", "engine", "against", "tradeoff")
+
 _FORMS = (
     "nodes by form, e.g. planner=model,selector=rule; auto: with llm the model plans, selects and answers"
 )
-_Teachers = Annotated[str, OneOf(TEACHERS)]
-_TAUGHT_BY = "chats that a learned ranker learns from; strangers: none with one of its people"
-_Ranker = Annotated[str, Field(pattern="^(hand|learned|auto|onnx:.+)$")]
-_Selection = Literal["coverage", "preview"]
-_Engine = Literal["auto", "langgraph", "plain"]
-
-
-_TRADE = re.compile(r"(?P<loss>.+) -(?P<most>[\d.]+) for (?P<gain>.+) \+(?P<least>[\d.]+)")
-_Trade = Annotated[str, Field(pattern=f"^({_TRADE.pattern})?$")]
-
-
-def traded(text: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Whether measures keep a declared trade-off: ``kept``, ``broken``, or empty where one is not known."""
-    if not (found := _TRADE.fullmatch(text)):
-        return ""
-    fall, rise = (now.get(found[name], nan) - before.get(found[name], nan) for name in ("loss", "gain"))
-    if isnan(fall) or isnan(rise):
-        return ""
-    kept = -fall <= float(found["most"]) + 1e-9 and rise >= float(found["least"]) - 1e-9
-    return "kept" if kept else "broken"
 
 
 class RealTalkConfig(Settings):
@@ -47,18 +30,31 @@ class RealTalkConfig(Settings):
 
     run: Annotated[RunName, Field(description="name of the run, its folder under results/realtalk")] = "smoke"
     data: Annotated[str, Field(description="sample, realtalk, locomo, or a chat file or folder")] = SAMPLE
-    split: Annotated[str, OneOf(SPLITS), Field(description=_PARTS)] = "all"
-    encoder: Annotated[
-        str, OneOf(("auto", *index.ENCODERS)), Field(description="what turns texts into vectors")
-    ] = "hashing"
+    split: Annotated[
+        str,
+        OneOf(SPLITS),
+        Field(description="train (chats 1 to 7), test (8 to 10), all; of questions: people leak"),
+    ] = "all"
+    encoder: Annotated[str, OneOf(_ENCODERS), Field(description="what turns texts into vectors")] = "hashing"
     ranker: Annotated[
-        _Ranker, Field(description="hand; learned (from train chats); auto; onnx:FOLDER, a cross-encoder")
+        str,
+        Field(
+            pattern="^(hand|learned|auto|onnx:.+)$",
+            description="hand; learned (from train chats); auto; onnx:FOLDER, a cross-encoder",
+        ),
     ] = "hand"
-    teachers: Annotated[_Teachers, Field(description=_TAUGHT_BY)] = OWN
+    teachers: Annotated[
+        str,
+        OneOf(TEACHERS),
+        Field(description="chats that a learned ranker learns from; strangers: none with one of its people"),
+    ] = OWN
     selection: Annotated[
-        _Selection, Field(description="how the evidence is chosen: coverage, or the old preview")
+        Literal["coverage", "preview"],
+        Field(description="how the evidence is chosen: coverage, or the old preview"),
     ] = "coverage"
-    engine: Annotated[_Engine, Field(description="what runs the nodes; the result is the same")] = "auto"
+    engine: Annotated[
+        Literal["auto", "langgraph", "plain"], Field(description="what runs the nodes: LangGraph")
+    ] = "auto"
     share: Annotated[float, Field(gt=0, le=1, description="how much of a chat becomes candidates")] = 0.25
     keep: Annotated[int, Field(ge=1, description="how many candidates stay after re-ranking")] = 40
     single: Annotated[
@@ -69,8 +65,10 @@ class RealTalkConfig(Settings):
     ] = 2.2
     most: Annotated[int, Field(ge=1, description="the largest evidence set of a fact")] = 9
     narrative: Annotated[int, Field(ge=1, description="the largest evidence set of a narrative")] = 30
-    phase_least: Annotated[int, Field(ge=1, description="ids of a phase, at least")] = answers.LEAST
-    phase_most: Annotated[int, Field(ge=1, description="ids of a phase, at most but for the margin")] = 15
+    phase_least: Annotated[int, Field(ge=1, description="ids of a phase, at least")] = phases.LEAST
+    phase_most: Annotated[int, Field(ge=1, description="ids of a phase, at most but for the margin")] = (
+        phases.PHASE
+    )
     margin: Annotated[
         float, Field(ge=0, description="steps below the best score within which a phase may hold more")
     ] = 4.0
@@ -80,10 +78,13 @@ class RealTalkConfig(Settings):
         corpus.VALID
     )
     llm: Annotated[str, Field(description="a language model's spec, e.g. local:smollm2; empty for none")] = ""
-    forms: Annotated[str, Field(description=_FORMS)] = "auto"
-    view: Annotated[
-        str, OneOf(("windowed", "preview")), Field(description="how much of a segment a model selects from")
-    ] = "windowed"
+    forms: Annotated[
+        str,
+        Field(description=_FORMS),
+    ] = "auto"
+    view: Annotated[str, OneOf(_VIEWS), Field(description="how much of a segment a model selects from")] = (
+        "windowed"
+    )
     segments: Annotated[
         int, Field(ge=1, le=40, description="the best segments that a model selects from; fewer are faster")
     ] = 8
@@ -94,11 +95,14 @@ class RealTalkConfig(Settings):
     force: Annotated[bool, Field(description="score the test split again; marked as repeated")] = False
     against: Annotated[str, Field(description="the run that a trade-off is held against")] = ""
     tradeoff: Annotated[
-        _Trade, Field(description='what may fall for a gain: "f1 -0.01 for recall +0.02"')
+        str,
+        Field(
+            pattern=f"^({TRADEOFF.pattern})?$",
+            description='what may fall for a gain: "f1 -0.01 for recall +0.02"',
+        ),
     ] = ""
     seed: Annotated[Seed, Field(description="seed of every random choice")] = 0
 
     def levers(self) -> dict[str, Any]:
         """What can change a prediction or its score: everything but the run's name and the permissions."""
-        free = ("run", "split", "final", "force", "engine", "against", "tradeoff")
-        return {name: value for name, value in self.values().items() if name not in free}
+        return {name: value for name, value in self.values().items() if name not in _NO_LEVERS}

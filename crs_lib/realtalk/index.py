@@ -1,37 +1,32 @@
 """The index of a chat: everything that is known before a question is asked."""
 
-import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
-from types import ModuleType
-from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.core import paths, prompts
 from crs_lib.core.errors import InputError
-from crs_lib.core.tables import fingerprint, of_files
-from crs_lib.realtalk import corpus, levels, wording
+from crs_lib.realtalk import corpus, levels, threads, wording
 from crs_lib.realtalk import plan as plans
 from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.wording import content_words, pairs
 from crs_lib.retrieval import encoders as encoding
-from crs_lib.retrieval import lowrank, store
+from crs_lib.retrieval import lowrank
 from crs_lib.retrieval.bm25 import BM25
 
 Floats = NDArray[np.float32]
-T = TypeVar("T")
 TUNED = "tuned"  # MiniLM with the low-rank update that comes with this study
 BEST = f"minilm+gte-small+{TUNED}"
 STUDIED = ("minilm", f"minilm+{TUNED}", BEST)
 ENCODERS = ("hashing", *STUDIED)
 UPDATES = Path(__file__).with_name("updates.npz")
-_PEERS, _LONGEST, _RARE = 5, 12, 0.1
-_NEAR = {"minilm": 0.45, "hashing": 0.25}  # what counts as near depends on the encoder
+_K1 = 1.2
+_B_MESSAGES = 0.4  # messages differ in length by register, not by topic
+_B_SEGMENTS = 0.75
+_GRAM = 4  # characters
 
 
 @dataclass(frozen=True)
@@ -49,9 +44,15 @@ class ChatIndex:
     @cached_property
     def encoders(self) -> dict[str, str]:
         """The encoders by role: "" the main one, "beside" it, and "tuned" for an update not of this chat."""
-        others = self.encoder.split("+")[1:]
-        named = [("tuned", _tuned_for(self.chat)) if name == TUNED else ("beside", name) for name in others]
-        return {"": self.main} | {role: name for role, name in named if name}
+        by_role = {"": self.main}
+        for name in self.encoder.split("+")[1:]:
+            if name != TUNED:
+                by_role["beside"] = name
+                continue
+            tuned = _tuned_for(self.chat)
+            if tuned:
+                by_role["tuned"] = tuned
+        return by_role
 
     @property
     def tuned(self) -> str:
@@ -80,34 +81,41 @@ class ChatIndex:
     @cached_property
     def tokens(self) -> list[list[str]]:
         """Content stems of each message: its text and the caption of its photo."""
-        return [content_words(f"{m.text} {m.caption}") for m in self.chat.messages]
+        return [content_words(f"{message.text} {message.caption}") for message in self.chat.messages]
 
     @cached_property
     def words(self) -> BM25:
-        """Messages by content stem (b = 0.4: messages differ in length by register, not by topic)."""
-        return BM25(1.2, 0.4).fit(self.tokens)
+        """Messages by content stem."""
+        return BM25(_K1, _B_MESSAGES).fit(self.tokens)
 
     @cached_property
     def pairs(self) -> BM25:
         """Messages by neighbouring stems."""
-        return BM25(1.2, 0.4).fit(map(pairs, self.tokens))
+        return BM25(_K1, _B_MESSAGES).fit(map(pairs, self.tokens))
 
     @cached_property
     def grams(self) -> BM25:
         """Messages by character 4-grams of their stems: misspelt and compounded words."""
-        return BM25(1.2, 0.4).fit(map(grams, self.tokens))
+        return BM25(_K1, _B_MESSAGES).fit(map(grams, self.tokens))
 
     def having(self, term: str) -> NDArray[np.integer]:
         """Positions of the messages that have a content stem; empty for one that none has."""
         code = self.words.vocabulary.get(term)
-        start, end = (0, 0) if code is None else self.words.starts[code : code + 2]
+        if code is None:
+            return self.words.documents[:0]
+        start, end = self.words.starts[code : code + 2]
         return self.words.documents[start:end]
 
     @cached_property
     def by_segment(self) -> BM25:
         """Segments by content stem."""
-        joined = [[t for row in self.tokens[s.start : s.end] for t in row] for s in self.segments]
-        return BM25(1.2, 0.75).fit(joined)
+        stems_of_segments = []
+        for segment in self.segments:
+            stems: list[str] = []
+            for message_stems in self.tokens[segment.start : segment.end]:
+                stems += message_stems
+            stems_of_segments.append(stems)
+        return BM25(_K1, _B_SEGMENTS).fit(stems_of_segments)
 
     @cached_property
     def encoded(self) -> dict[str, encoding.Encoded]:
@@ -123,14 +131,17 @@ class ChatIndex:
     @cached_property
     def before(self) -> NDArray[np.intp]:
         """Position of the other speaker's last message before each message in its session; -1 for none."""
-        out, last, session = list[int](), dict[str, int](), 0
+        positions = []
+        session = 0
+        last: dict[str, int] = {}
         for message in self.chat.messages:
             if message.session != session:
-                session, last = message.session, {}
-            others = [place for speaker, place in last.items() if speaker != message.speaker]
-            out.append(max(others, default=-1))
+                session = message.session
+                last = {}
+            others = [position for speaker, position in last.items() if speaker != message.speaker]
+            positions.append(max(others, default=-1))
             last[message.speaker] = message.position
-        return np.array(out, dtype=np.intp)
+        return np.array(positions, dtype=np.intp)
 
     @cached_property
     def captions(self) -> encoding.Encoded:
@@ -151,8 +162,9 @@ class ChatIndex:
     @cached_property
     def segment_vectors(self) -> Floats:
         """Mean vector of each segment, scaled to length 1."""
-        rows = [self.vectors.sentences[s.start : s.end].mean(axis=0) for s in self.segments]
-        return encoding.unit(np.stack(rows))
+        sentences = self.vectors.sentences
+        means = [sentences[segment.start : segment.end].mean(axis=0) for segment in self.segments]
+        return encoding.unit(np.stack(means))
 
     @cached_property
     def signals(self) -> levels.Signals:
@@ -167,15 +179,15 @@ class ChatIndex:
     @cached_property
     def threads(self) -> list[tuple[int, ...]]:
         """L2: the threads, earliest first: segments, in time order, of several sessions, about one thing."""
-        return _threads(self)
+        return threads.join(self.segments, self.segment_vectors, self.encoder)
 
     @cached_property
     def thread(self) -> NDArray[np.intp]:
         """The number of the thread of each message, -1 where it is in none."""
-        out = np.full(len(self.segments), -1, dtype=np.intp)
-        for i, thread in enumerate(self.threads):
-            out[list(thread)] = i
-        return out[self.owner]
+        of_segment = np.full(len(self.segments), -1, dtype=np.intp)
+        for number, thread in enumerate(self.threads):
+            of_segment[list(thread)] = number
+        return of_segment[self.owner]
 
     def encode(self, texts: Sequence[str], role: str = "") -> encoding.Encoded:
         """Vectors of texts by the encoder of a role, cached by text."""
@@ -194,30 +206,31 @@ def build(chat: Chat, encoder: str = "minilm") -> ChatIndex:
 @lru_cache(maxsize=3)
 def _encoder(name: str) -> encoding.Encoder:
     """An encoder, loaded once in a process; ``tuned UPDATE DIGEST`` is MiniLM with that update."""
-    kind, _, rest = name.partition(" ")
-    found = lowrank.read(UPDATES) if kind == TUNED else None
-    if found is None:
+    words = name.split(" ")
+    updates = lowrank.read(UPDATES) if words[0] == TUNED else None
+    if updates is None:
         return encoding.ENCODERS.create(name)
-    return encoding.Pooled(name, encoding.NumpyModel(found.factors(rest.partition(" ")[0])))
+    return encoding.Pooled(name, encoding.NumpyModel(updates.factors(words[1])))
 
 
 def _tuned_for(chat: Chat) -> str:
     """The name of the tuned encoder for a chat: of the updates that it did not teach, the most widely taught.
+
     A chat is known again by hashes of its messages, also where some were changed. The name holds 8 digits of
     the update's digest; an empty string where every update was taught by this chat. InputError where the
     package has no updates.
     """
-    if (found := lowrank.read(UPDATES)) is None:
+    updates = lowrank.read(UPDATES)
+    if updates is None:
         raise InputError(f"the low-rank updates are not here ({UPDATES.name}); leave +{TUNED} out")
-    free = {
-        name: told
-        for name, told in found.record["updates"].items()
-        if not any(
-            corpus.resembles(chat.sketch, found.record["chats"][taught]) for taught in told["taught by"]
-        )
-    }
-    best = max(free, key=lambda name: (len(free[name]["taught by"]), name), default="")
-    return f"{TUNED} {best} {free[best]['digest'][:8]}" if best else ""
+    sketches = updates.record["chats"]
+    best = (0, "")
+    for name, update in updates.record["updates"].items():
+        teachers = update["taught by"]
+        if not any(corpus.resembles(chat.sketch, sketches[teacher]) for teacher in teachers):
+            best = max(best, (len(teachers), name))
+    name = best[1]
+    return f"{TUNED} {name} {updates.record['updates'][name]['digest'][:8]}" if name else ""
 
 
 def choose_encoder(name: str, ranker: str = "auto") -> str:
@@ -235,70 +248,9 @@ def choose_encoder(name: str, ranker: str = "auto") -> str:
 
 def grams(stems: Sequence[str]) -> list[str]:
     """Character 4-grams of framed stems: "cat" gives "^cat", "cat$"."""
-    return [f"^{s}$"[i : i + 4] for s in stems for i in range(max(1, len(s) - 1))]
-
-
-# ── threads ──────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _threads(index: ChatIndex) -> list[tuple[int, ...]]:
-    """The threads of a chat, earliest first; segments that join none are in no thread. A link needs different
-    sessions, mutual membership in the five nearest, and a strength of at least 0.45 (0.25 for spelling
-    vectors): the cosine of mean vectors plus 0.1 for each shared label word that at most three segments have
-    (at most two such words count). Links join groups from the strongest down, never beyond twelve segments,
-    so that one broad topic does not swallow the chat.
-    """
-    links = _links(index)
-    group = list(range(len(index.segments)))
-    members = {i: [i] for i in group}
-    for _, a, b in links:
-        one, two = group[a], group[b]
-        if one == two or len(members[one]) + len(members[two]) > _LONGEST:
-            continue
-        members[one] += members.pop(two)
-        for i in members[one]:
-            group[i] = one
-    several = (part for part in members.values() if len({index.segments[i].session for i in part}) > 1)
-    return sorted(tuple(sorted(part)) for part in several)
-
-
-def _links(index: ChatIndex) -> list[tuple[float, int, int]]:
-    """Strength and ends of every link, strongest first; ties in order of segments."""
-    words = Counter(word for segment in index.segments for word in segment.label)
-    rare = sorted(word for word, count in words.items() if 2 <= count <= 3)
-    has = np.array([[word in segment.label for word in rare] for segment in index.segments], dtype=float)
-    has = has.reshape(len(index.segments), len(rare))
-    shared, vectors = np.minimum(_RARE * (has @ has.T), 2 * _RARE), index.segment_vectors
-    near = np.asarray(vectors @ vectors.T, dtype=np.float64) + shared
-    session = np.array([s.session for s in index.segments])
-    near[session[:, None] == session[None, :]] = -np.inf
-    n = len(near)
-    best = np.argsort(-near, axis=1, kind="stable")[:, :_PEERS]
-    peer = np.zeros((n, n), dtype=bool)
-    peer[np.arange(n)[:, None], best] = True
-    rows, columns = np.nonzero(np.triu(peer & peer.T & (near >= _NEAR.get(index.encoder, 0.45)), 1))
-    links = [(float(near[i, j]), int(i), int(j)) for i, j in zip(rows, columns, strict=True)]
-    return sorted(links, key=lambda link: (-link[0], link[1], link[2]))
-
-
-# ── scores kept on disk under all that decides them: the chat, the encoder, the question, the code ───────
-
-
-def kept_arrays(
-    keys: Iterable[Sequence[Any]], items: Sequence[T], make: Callable[[list[T]], list[Floats]]
-) -> list[Floats]:
-    """The array of each item, (rows, columns) float32: from ``scores.sqlite``, or made and stored. ``keys``
-    are all facts, as JSON can hold them, that decide an item's array; ``make`` gets the missing items, once
-    each. What is read has the bytes of what was made.
-    """
-    names = [json.dumps(key, sort_keys=True) for key in keys]
-    asked = dict(zip(names, items, strict=True))
-    path = paths.data() / "processed" / "realtalk" / "scores.sqlite"
-    return store.vectors(path, names, lambda missing: make([asked[name] for name in missing]), np.float32)
-
-
-@cache
-def source_digest(*modules: ModuleType) -> str:
-    """64 hex digits of the source of some modules and of the words: a change makes anew what they made."""
-    files = [Path(str(module.__file__)) for module in modules]
-    return fingerprint([prompts.lists(wording.WORDS), of_files(files)])
+    parts = []
+    for stem in stems:
+        framed = f"^{stem}$"
+        for start in range(max(1, len(stem) - 1)):
+            parts.append(framed[start : start + _GRAM])
+    return parts

@@ -8,6 +8,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -16,10 +17,15 @@ from numpy.typing import NDArray
 from crs_lib.core import prompts
 from crs_lib.core.text import words
 from crs_lib.realtalk.corpus import Chat, ChatMessage
-from crs_lib.realtalk.wording import WORDS, Span, content_words, find_dates
+from crs_lib.realtalk.dates import WORDS, Span, find_dates
+from crs_lib.realtalk.wording import content_words
 
-_GAP_MINUTES = 30
-_WIDTH, _LEAST, _DEPTH = 3, 3, 0.5
+GAP_SECONDS = 30 * 60  # a longer silence ends a burst of talk
+_WIDTH = 3  # messages on each side of a possible cut
+_LEAST = 3  # messages of a segment
+_DEPTH = 0.5  # standard deviations above the mean from which a valley is a cut
+_LABELLED = 3  # words of a segment's label
+Range = tuple[int, int]  # positions, the end excluded
 
 
 class TopicSegment(NamedTuple):
@@ -34,34 +40,38 @@ class TopicSegment(NamedTuple):
 
 
 def cut(chat: Chat, vectors: NDArray[np.float32]) -> list[TopicSegment]:
-    """The segments of a chat, in order; together they hold every message once. Hard cuts at session borders
-    and silences of more than 30 minutes; inside, soft cuts at the depth peaks of the cosine between the mean
-    vectors of the three messages before and after (depth above mean + 0.5 standard deviations of the chat,
-    segments of at least three messages). Source: Hearst (1997), TextTiling, on sentence vectors.
+    """The segments of a chat, in order; together they hold every message once.
+
+    Hard cuts at session borders and silences of more than 30 minutes; inside, soft cuts at the depth peaks of
+    the cosine between the mean vectors of the three messages before and after (depth above mean + 0.5
+    standard deviations of the chat, segments of at least three messages). Source: Hearst (1997), TextTiling,
+    on sentence vectors.
     """
     bursts = _bursts(chat)
     depths = [_depths(vectors[start:end]) for start, end in bursts]
-    known = np.concatenate([d for d in depths if len(d)] or [np.zeros(1)])
-    bar = float(known.mean() + _DEPTH * known.std())
-    spans = [
-        (start + a, start + b)
-        for (start, end), depth in zip(bursts, depths, strict=True)
-        for a, b in _soft(depth, end - start, bar)
-    ]
-    labels = _labels(chat, spans)
-    return [
-        TopicSegment(start, end, chat.sessions[start], label)
-        for (start, end), label in zip(spans, labels, strict=True)
-    ]
+    every = np.concatenate(depths)
+    if not len(every):
+        every = np.zeros(1)
+    bar = float(every.mean() + _DEPTH * every.std())
+    spans: list[Range] = []
+    for (start, end), depth in zip(bursts, depths, strict=True):
+        for first, last in _soft(depth, end - start, bar):
+            spans.append((start + first, start + last))
+    segments = []
+    for (start, end), label in zip(spans, _labels(chat, spans), strict=True):
+        segments.append(TopicSegment(start, end, chat.sessions[start], label))
+    return segments
 
 
-def _bursts(chat: Chat) -> list[tuple[int, int]]:
+def _bursts(chat: Chat) -> list[Range]:
     cuts = [0]
     for before, after in itertools.pairwise(chat.messages):
-        silence = (after.time - before.time).total_seconds() if before.time and after.time else 0.0
-        if before.session != after.session or silence > 60 * _GAP_MINUTES:
+        silence = 0.0
+        if before.time and after.time:
+            silence = (after.time - before.time).total_seconds()
+        if before.session != after.session or silence > GAP_SECONDS:
             cuts.append(after.position)
-    return list(zip(cuts, [*cuts[1:], len(chat.messages)], strict=True))
+    return list(itertools.pairwise([*cuts, len(chat.messages)]))
 
 
 def _depths(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -73,43 +83,61 @@ def _depths(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
     for i in range(1, n):
         before = vectors[max(0, i - _WIDTH) : i].mean(axis=0)
         after = vectors[i : i + _WIDTH].mean(axis=0)
-        near[i - 1] = before @ after / max(float(np.linalg.norm(before) * np.linalg.norm(after)), 1e-9)
-    left, right = np.maximum.accumulate(near), np.maximum.accumulate(near[::-1])[::-1]
-    return left + right - 2 * near
+        lengths = float(np.linalg.norm(before) * np.linalg.norm(after))
+        near[i - 1] = before @ after / max(lengths, 1e-9)
+    peak_before = np.maximum.accumulate(near)
+    peak_after = np.maximum.accumulate(near[::-1])[::-1]
+    return peak_before + peak_after - 2 * near
 
 
-def _soft(depth: NDArray[np.float64], size: int, bar: float) -> list[tuple[int, int]]:
+def _soft(depth: NDArray[np.float64], size: int, bar: float) -> list[Range]:
     """Half-open ranges of a burst: cuts at the deepest valleys first, none closer than three messages."""
-    cuts: list[int] = []
-    for i in sorted(range(len(depth)), key=lambda j: (-depth[j], j)):
-        place = i + 1
-        if depth[i] <= bar:
+    edges = [0, size]
+    for valley in np.argsort(-depth, kind="stable").tolist():
+        if depth[valley] <= bar:
             break
-        if all(abs(place - other) >= _LEAST for other in (0, size, *cuts)):
-            cuts.append(place)
-    edges = [0, *sorted(cuts), size]
-    return list(itertools.pairwise(edges))
+        position = valley + 1
+        if all(abs(position - edge) >= _LEAST for edge in edges):
+            edges.append(position)
+    return list(itertools.pairwise(sorted(edges)))
 
 
-def _labels(chat: Chat, spans: Sequence[tuple[int, int]]) -> list[tuple[str, ...]]:
+def _labels(chat: Chat, spans: Sequence[Range]) -> list[tuple[str, ...]]:
     """Three words a segment by class TF-IDF; ties alphabetical. Source: Grootendorst (2022), BERTopic."""
-    counts = [Counter(w for m in chat.messages[a:b] for w in content_words(m.text)) for a, b in spans]
-    everywhere = Counter(itertools.chain.from_iterable(count.elements() for count in counts))
+    counts = []
+    for start, end in spans:
+        count: Counter[str] = Counter()
+        for message in chat.messages[start:end]:
+            count.update(content_words(message.text))
+        counts.append(count)
+    everywhere = sum(counts, Counter[str]())
     mean = everywhere.total() / max(len(spans), 1)
-    return [
-        tuple(sorted(count, key=lambda w: (-count[w] * np.log1p(mean / everywhere[w]), w))[:3])
-        for count in counts
-    ]
+    labels = []
+    for count in counts:
+        weight = {word: count[word] * np.log1p(mean / everywhere[word]) for word in count}
+        labels.append(tuple(sorted(count, key=lambda word: (-weight[word], word))[:_LABELLED]))
+    return labels
 
 
 # ── signals ──────────────────────────────────────────────────────────────────────────────────────────
 
 COLUMNS = (
-    "length", "question", "first_person", "second_person", "reaction", "photo", "number", "money",
-    "when_words", "past_words", "future_words", "entities", "quoted", "mood", "conflict",
-)  # fmt: skip
-_LISTED = ("first_person", "second_person", "good", "bad", "conflict")
-_MATCHED = ("reaction", "money", "past", "future")
+    "length",
+    "question",
+    "first_person",
+    "second_person",
+    "reaction",
+    "photo",
+    "number",
+    "money",
+    "when_words",
+    "past_words",
+    "future_words",
+    "entities",
+    "quoted",
+    "mood",
+    "conflict",
+)
 _ENTITY = re.compile(r"(?<![.!?…\n\"“] )(?<!^)\b[A-Z][a-zA-Z]{2,}\b")
 _QUOTED = re.compile(r"[\"“«][^\"”»]{2,60}[\"”»]")
 
@@ -128,27 +156,51 @@ class Signals(NamedTuple):
 
 
 def read(chat: Chat) -> Signals:
-    """The signals of every message; rates lie in [0, 1], ``mood`` in [-1, 1], the rest counts."""
-    rows, days = [], []
+    """The signals of every message; rates lie in [0, 1], ``mood`` in [-1, 1], the other signals count."""
+    rows = []
+    days = []
     for message in chat.messages:
         spans = find_dates(message.text, message.time.date()) if message.time else []
-        rows.append(_row(message, len(spans)))
+        signals = _signals_of(message) | {"when_words": len(spans)}
+        rows.append([signals[name] for name in COLUMNS])
         days.append(spans)
     return Signals(np.array(rows, dtype=np.float32).reshape(-1, len(COLUMNS)), days)
 
 
-def _row(message: ChatMessage, when: int) -> list[float]:
-    text, told = message.text, prompts.lists(WORDS)["signals"]
-    first, second, good_words, bad_words, conflict = (told[name].split() for name in _LISTED)
-    reaction, money, past, future = (re.compile(told[name], re.IGNORECASE) for name in _MATCHED)
+@cache
+def _word_list(name: str) -> frozenset[str]:
+    return frozenset(prompts.lists(WORDS)["signals"][name].split())
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    return re.compile(prompts.lists(WORDS)["signals"][name], re.IGNORECASE)
+
+
+def _signals_of(message: ChatMessage) -> dict[str, float]:
+    text = message.text
     tokens = words(text.replace("'", "").replace("’", ""))
     size = max(len(tokens), 1)
-    good, bad = sum(t in good_words for t in tokens), sum(t in bad_words for t in tokens)
-    return [
-        float(len(tokens)), float("?" in text), sum(t in first for t in tokens) / size,
-        sum(t in second for t in tokens) / size, float(bool(reaction.match(text))), float(message.photo),
-        float(sum(any(c.isdigit() for c in t) for t in tokens)), float(bool(money.search(text))),
-        float(when), float(len(past.findall(text))), float(len(future.findall(text))),
-        float(len({word.lower() for word in _ENTITY.findall(text)})), float(len(_QUOTED.findall(text))),
-        (good - bad) / max(good + bad, 1), float(sum(t in conflict for t in tokens)),
-    ]  # fmt: skip
+
+    def count(name: str) -> int:
+        listed = _word_list(name)
+        return sum(token in listed for token in tokens)
+
+    good, bad = count("good"), count("bad")
+    entities = {word.lower() for word in _ENTITY.findall(text)}
+    return {
+        "length": len(tokens),
+        "question": "?" in text,
+        "first_person": count("first_person") / size,
+        "second_person": count("second_person") / size,
+        "reaction": bool(_pattern("reaction").match(text)),
+        "photo": message.photo,
+        "number": sum(any(map(str.isdigit, token)) for token in tokens),
+        "money": bool(_pattern("money").search(text)),
+        "past_words": len(_pattern("past").findall(text)),
+        "future_words": len(_pattern("future").findall(text)),
+        "entities": len(entities),
+        "quoted": len(_QUOTED.findall(text)),
+        "mood": (good - bad) / max(good + bad, 1),
+        "conflict": count("conflict"),
+    }

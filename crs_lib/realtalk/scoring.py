@@ -3,54 +3,106 @@
 import datetime as dt
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from crs_lib.core.errors import InputError
 from crs_lib.metrics import evidence
 from crs_lib.realtalk import arcs, corpus
-from crs_lib.realtalk.corpus import Chat
-from crs_lib.realtalk.wording import find_dates
+from crs_lib.realtalk.corpus import Chat, ChatQuestion
+from crs_lib.realtalk.dates import find_dates
+from crs_lib.realtalk.query import Record
+from crs_lib.stats import Design, cluster_bootstrap
 
-Record = Mapping[str, Any]
 RANKS = ("r@1", "r@5", "r@10", "r@20", "r@50", "p@5", "p@10", "hit@10", "all@10", "mrr", "ndcg@10")
 SETS = ("recall", "precision", "f1", "fuzzy_recall", "size")
-ARCS = tuple(
-    "global_recall global_precision coverage_any coverage_aligned mean_phase_recall phases size".split()
+ARCS = (
+    "global_recall",
+    "global_precision",
+    "coverage_any",
+    "coverage_aligned",
+    "mean_phase_recall",
+    "phases",
+    "size",
 )
+ANSWERED = ("exact", "token_f1", "date_accuracy", "baseline_exact", "baseline_f1")
+_MOST_DAYS = 31  # of an annotated answer that names a day
+_PER_CENT = 100
+Row = dict[str, Any]
+
+
+class Predicted(NamedTuple):
+    """A prediction with its chat and its annotated question."""
+
+    record: Record
+    chat: Chat
+    question: ChatQuestion
+
+    def positions(self, checkpoint: str) -> list[int]:
+        """Positions of the ids of a checkpoint, in its order."""
+        return [self.chat.position[name] for name in self.record[checkpoint]]
+
+
+def _predicted(predictions: Sequence[Record], chats: Sequence[Chat]) -> Iterator[Predicted]:
+    by_name = {chat.name: chat for chat in chats}
+    for record in predictions:
+        chat = by_name[str(record["chat"])]
+        yield Predicted(record, chat, chat.asked[record["qa_index"]])
 
 
 def questions(predictions: Sequence[Record], chats: Sequence[Chat], reading: str) -> pd.DataFrame:
     """One row a predicted question: rank and set scores, checkpoint counts; NaN where it has no gold.
-    ``gold`` is the number of gold messages, ``unresolvable`` the annotated ids that the reading could not
-    place, ``density`` the candidates as a share of the chat.
+    ``gold`` is the number of gold messages, ``unresolvable`` the annotated ids that the interpretation could
+    not place, ``density`` the candidates as a share of the chat.
     """
-    return pd.DataFrame([_question(*one, reading) for one in _asked(predictions, chats)])
+    return pd.DataFrame([_question_row(item, reading) for item in _predicted(predictions, chats)])
 
 
-def gold_ids(predictions: Sequence[Record], chats: Sequence[Chat], reading: str) -> list[dict[str, Any]]:
+def _question_row(item: Predicted, reading: str) -> Row:
+    annotated = corpus.evidence(item.chat, item.question, reading)
+    gold = set(annotated.positions)
+    candidates, ranked, selected = map(item.positions, ("candidates", "ranked", "selected"))
+    reranked = set(ranked[: int(item.record["kept"])])
+    whole = evidence.set_score(selected, gold)
+    row: Row = {
+        "chat": item.chat.name,
+        "qa_index": item.question.index,
+        "category": item.question.category,
+        "kind": item.record["plan"]["kind"],
+        "gold": len(gold),
+        "sessions": len(corpus.sessions_of(item.chat, annotated.positions)),
+    }
+    row.update(evidence.rank_scores(ranked, gold))
+    row["recall"] = whole.recall
+    row["precision"] = whole.precision
+    row["f1"] = whole.f1
+    row["fuzzy_recall"] = evidence.fuzzy_recall(selected, gold, item.chat.sessions)
+    row["size"] = whole.size
+    row["density"] = len(candidates) / len(item.chat.messages)
+    row["unresolvable"] = len(annotated.unresolved)
+    buckets = [evidence.bucket(position, set(candidates), reranked, set(selected)) for position in gold]
+    for bucket in evidence.BUCKETS[1:]:
+        row[bucket] = buckets.count(bucket)
+    return row
+
+
+def gold_ids(predictions: Sequence[Record], chats: Sequence[Chat], reading: str) -> list[Row]:
     """One record a question: its gold ids, and which of them each checkpoint still holds."""
     rows = []
-    for record, chat, asked in _asked(predictions, chats):
-        gold = chat.ids(corpus.evidence(chat, asked, reading).positions)
-        stages = {
-            "candidates": record["candidates"], "reranked": record["ranked"][: int(record["kept"])],
-            "selected": record["selected"], "narrative": record["narrative"],
-        }  # fmt: skip
-        left = {name: [one for one in gold if one in set(ids)] for name, ids in stages.items()}
-        rows.append({"chat": chat.name, "qa_index": asked.index, "gold": gold, **left})
+    for record, chat, question in _predicted(predictions, chats):
+        gold = chat.ids(corpus.evidence(chat, question, reading).positions)
+        checkpoints = {
+            "candidates": record["candidates"],
+            "reranked": record["ranked"][: int(record["kept"])],
+            "selected": record["selected"],
+            "narrative": record["narrative"],
+        }
+        row: Row = {"chat": chat.name, "qa_index": question.index, "gold": gold}
+        for name, ids in checkpoints.items():
+            row[name] = [gold_id for gold_id in gold if gold_id in set(ids)]
+        rows.append(row)
     return rows
-
-
-def _asked(
-    predictions: Sequence[Record], chats: Sequence[Chat]
-) -> Iterator[tuple[Record, Chat, corpus.ChatQuestion]]:
-    """Each prediction with its chat and its question."""
-    known = {chat.name: chat for chat in chats}
-    for record in predictions:
-        chat = known[str(record["chat"])]
-        yield record, chat, chat.asked[record["qa_index"]]
 
 
 def need_gold(frame: pd.DataFrame, reading: str) -> None:
@@ -62,56 +114,51 @@ def need_gold(frame: pd.DataFrame, reading: str) -> None:
         )
 
 
-def _question(record: Record, chat: Chat, asked: corpus.ChatQuestion, reading: str) -> dict[str, Any]:
-    found = corpus.evidence(chat, asked, reading)
-    gold = set(found.positions)
-    candidates, ranked, chosen = (
-        [chat.position[name] for name in record[key]] for key in ("candidates", "ranked", "selected")
-    )
-    whole = evidence.set_score(chosen, gold)
-    kept = set(ranked[: int(record["kept"])])
-    buckets = [evidence.bucket(g, set(candidates), kept, set(chosen)) for g in gold]
-    return {
-        "chat": chat.name, "qa_index": asked.index, "category": asked.category,
-        "kind": record["plan"]["kind"], "gold": len(gold),
-        "sessions": len(corpus.sessions_of(chat, found.positions)), **evidence.rank_scores(ranked, gold),
-        "recall": whole.recall, "precision": whole.precision, "f1": whole.f1,
-        "fuzzy_recall": evidence.fuzzy_recall(chosen, gold, chat.sessions), "size": whole.size,
-        "density": len(candidates) / len(chat.messages), "unresolvable": len(found.unresolved),
-        **{name: buckets.count(name) for name in evidence.BUCKETS[1:]},
-    }  # fmt: skip
+class _Group(NamedTuple):
+    """Rows of a table that have one value in a column."""
+
+    column: str
+    value: str
+    rows: pd.DataFrame
+
+
+def _groups(frame: pd.DataFrame, *columns: str) -> list[_Group]:
+    """Each group of each column, by value."""
+    groups = []
+    for column in columns:
+        for value, rows in frame.groupby(column, sort=True):
+            groups.append(_Group(column, str(value), rows))
+    return groups
 
 
 def means(frame: pd.DataFrame, columns: Sequence[str], by: str | None = None) -> pd.DataFrame:
     """Means over questions with gold, ``n`` of them, ``excluded`` the others; one row, or one a group."""
-    rows = []
-    for _, name, part in _groups(frame, by) if by else [("", "all", frame)]:
-        scored = part[part["gold"] > 0]
-        rows.append({
-            by or "questions": name, "n": len(scored), "excluded": len(part) - len(scored),
-            **{column: float(scored[column].mean()) for column in columns},
-        })  # fmt: skip
-    return pd.DataFrame(rows)
-
-
-def _groups(frame: pd.DataFrame, *by: str) -> list[tuple[str, str, pd.DataFrame]]:
-    """Each group of each column: the column, the group's name, its rows."""
-    return [(name, str(key), part) for name in by for key, part in frame.groupby(name, sort=True)]
+    groups = _groups(frame, by) if by else [_Group("questions", "all", frame)]
+    table = []
+    for column, value, rows in groups:
+        scored = rows[rows["gold"] > 0]
+        row: Row = {column: value, "n": len(scored), "excluded": len(rows) - len(scored)}
+        for name in columns:
+            row[name] = float(scored[name].mean())
+        table.append(row)
+    return pd.DataFrame(table)
 
 
 def attribution(frame: pd.DataFrame, *by: str) -> pd.DataFrame:
     """Where gold ids end, in counts and as shares of all; a row for all, then one a group of each ``by``. The
     buckets sum to ``ids`` in every row (asserted); "unresolvable" ids are among them.
     """
-    rows = []
-    for name, key, part in [("all", "all", frame), *_groups(frame, *by)]:
-        counts = {bucket: int(part[bucket].sum()) for bucket in evidence.BUCKETS}
-        ids = int(part["gold"].sum()) + counts["unresolvable"]
+    table = []
+    for column, value, rows in [_Group("all", "all", frame), *_groups(frame, *by)]:
+        counts = {bucket: int(rows[bucket].sum()) for bucket in evidence.BUCKETS}
+        ids = int(rows["gold"].sum()) + counts["unresolvable"]
         if sum(counts.values()) != ids:
             raise AssertionError("the buckets do not sum to the gold ids; this is a defect, please report it")
-        shares = {f"{bucket} %": 100 * count / ids if ids else math.nan for bucket, count in counts.items()}
-        rows.append({"by": name, "group": key, "ids": ids, **counts, **shares})
-    return pd.DataFrame(rows)
+        row: Row = {"by": column, "group": value, "ids": ids, **counts}
+        for bucket, count in counts.items():
+            row[f"{bucket} %"] = _PER_CENT * count / ids if ids else math.nan
+        table.append(row)
+    return pd.DataFrame(table)
 
 
 def intervals(
@@ -120,21 +167,21 @@ def intervals(
     """Means of columns with 95 % bootstrap intervals, drawing the values of ``unit``; one row a measure.
     ``n`` counts the rows that have a value; no row where the frame is empty.
     """
-    from crs_lib.stats import Design, cluster_bootstrap
-
     if frame.empty:
         return pd.DataFrame(columns=["measure", "mean", "low", "high", "n"])
-    long = frame.astype(dict.fromkeys(columns, float)).melt([unit], list(columns), "measure", "value")
+    floats = frame.astype(dict.fromkeys(columns, float))
+    long = floats.melt([unit], list(columns), "measure", "value")
     design = Design(system="measure", scenario=unit, value="value", resamples=resamples, seed=seed)
-    found = cluster_bootstrap(long, design).set_index("system")
-    return found.loc[list(columns), ["mean", "low", "high", "n"]].rename_axis("measure").reset_index()
+    estimates = cluster_bootstrap(long, design).set_index("system")
+    return estimates.loc[list(columns), ["mean", "low", "high", "n"]].rename_axis("measure").reset_index()
 
 
 def rank_intervals(frame: pd.DataFrame, columns: Sequence[str], seed: int = 0) -> pd.DataFrame:
     """The intervals of questions with gold, drawing questions, then drawing whole chats."""
     scored = with_gold(frame)
-    one, two = (intervals(scored, columns, unit, seed=seed) for unit in ("question", "chat"))
-    both = one.assign(chats_low=two["low"], chats_high=two["high"])
+    by_question = intervals(scored, columns, "question", seed=seed)
+    by_chat = intervals(scored, columns, "chat", seed=seed)
+    both = by_question.assign(chats_low=by_chat["low"], chats_high=by_chat["high"])
     return both[["measure", "mean", "low", "high", "chats_low", "chats_high", "n"]]
 
 
@@ -143,92 +190,105 @@ def with_gold(frame: pd.DataFrame) -> pd.DataFrame:
     return with_question(frame[frame["gold"] > 0])
 
 
-def visits(predictions: Sequence[Record]) -> pd.DataFrame:
-    """One row a question: searched ``again``, answer ``given``, ``phases`` and ``ids`` of its narrative."""
-    rows = [
-        (f"{one['chat']} {one['qa_index']}", one["timings"]["rounds"] > 1, one["answer"]["text"] is not None)
-        + (len(one["phases"]), len(one["narrative"]))
-        for one in predictions
-    ]
-    return pd.DataFrame(rows, columns=["question", "again", "given", "phases", "ids"])
-
-
 def with_question(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with the column ``question``: chat and number of the question."""
     return frame.assign(question=frame["chat"] + " " + frame["qa_index"].astype(str))
+
+
+def visits(predictions: Sequence[Record]) -> pd.DataFrame:
+    """One row a question: searched ``again``, answer ``given``, ``phases`` and ``ids`` of its narrative."""
+    rows = []
+    for record in predictions:
+        question = f"{record['chat']} {record['qa_index']}"
+        again = record["timings"]["rounds"] > 1
+        answered = record["answer"]["text"] is not None
+        rows.append((question, again, answered, len(record["phases"]), len(record["narrative"])))
+    return pd.DataFrame(rows, columns=["question", "again", "given", "phases", "ids"])
 
 
 def narratives(
     predictions: Sequence[Record], chats: Sequence[Chat], cases: Sequence[arcs.Arc]
 ) -> pd.DataFrame:
     """One row an ARC case: how the predicted phases of its question cover the gold phases."""
-    known = {chat.name: chat for chat in chats}
-    told = {(str(r["chat"]), r["question"]): r for r in predictions}
+    by_name = {chat.name: chat for chat in chats}
+    by_question = {(str(record["chat"]), record["question"]): record for record in predictions}
     rows = []
     for case in cases:
-        if (record := told.get((case.chat, case.question))) is None:
+        record = by_question.get((case.chat, case.question))
+        if record is None:
             continue
-        place = known[case.chat].position
-        given = [[place[i] for i in phase["ids"]] for phase in record["phases"]]
-        score = evidence.arc_score(given, [[place[i] for i in phase.ids] for phase in case.phases])
+        position = by_name[case.chat].position
+        predicted = [[position[name] for name in phase["ids"]] for phase in record["phases"]]
+        gold = [[position[name] for name in phase.ids] for phase in case.phases]
+        score = evidence.arc_score(predicted, gold)
         row = {"case": case.name, "chat": case.chat, **score._asdict()}
-        rows.append(row | {"in_order": evidence.in_order(given)})
+        row["in_order"] = evidence.in_order(predicted)
+        rows.append(row)
     return pd.DataFrame(rows, columns=["case", "chat", *evidence.ArcScore._fields, "in_order"])
 
 
-ANSWERED = ("exact", "token_f1", "date_accuracy", "baseline_exact", "baseline_f1")
-
-
 def answered(predictions: Sequence[Record], chats: Sequence[Chat]) -> pd.DataFrame:
-    """One row a question with an annotated answer: whether it was answered, and how well. An abstention
-    scores 0 (``abstained`` counts it). ``date_accuracy`` is 1 where the days of the answer meet those that
-    the annotated answer names, null where that names none. The baseline answers with the whole first message
-    of the ranking.
+    """One row a question with an annotated answer: whether it was answered, and how well.
+
+    An abstention scores 0 (``abstained`` counts it). ``date_accuracy`` is 1 where the days of the answer meet
+    those that the annotated answer names, null where that names none. The baseline answers with the whole
+    first message of the ranking.
     """
     rows = []
-    for record, chat, asked in _asked(predictions, chats):
-        if asked.answer is None or not asked.answer.strip():
-            continue
-        given = record["answer"]["text"]
-        best = chat.messages[chat.position[record["ranked"][0]]].text if record["ranked"] else ""
-        rows.append({
-            "chat": chat.name, "qa_index": asked.index, "category": asked.category,
-            "abstained": given is None,
-            "exact": evidence.answer_exact(given or "", asked.answer),
-            "token_f1": evidence.answer_f1(given, asked.answer) if given else 0.0,
-            "date_accuracy": _date_hit(record["answer"], asked.answer, chat),
-            "baseline_exact": evidence.answer_exact(best, asked.answer),
-            "baseline_f1": evidence.answer_f1(best, asked.answer),
-        })  # fmt: skip
+    for item in _predicted(predictions, chats):
+        expected = item.question.answer
+        if expected is not None and expected.strip():
+            rows.append(_answer_row(item, expected))
     columns = ["chat", "qa_index", "category", "abstained", *ANSWERED]
     return with_question(pd.DataFrame(rows, columns=columns))
 
 
-def _date_hit(answer: Mapping[str, Any], expected: str, chat: Chat) -> float:
+def _answer_row(item: Predicted, expected: str) -> Row:
+    answer = item.record["answer"]
+    text = answer["text"]
+    ranked = item.positions("ranked")
+    best = item.chat.messages[ranked[0]].text if ranked else ""
+    return {
+        "chat": item.chat.name,
+        "qa_index": item.question.index,
+        "category": item.question.category,
+        "abstained": text is None,
+        "exact": evidence.answer_exact(text or "", expected),
+        "token_f1": evidence.answer_f1(text, expected) if text else 0.0,
+        "date_accuracy": _date_accuracy(answer, expected, item.chat),
+        "baseline_exact": evidence.answer_exact(best, expected),
+        "baseline_f1": evidence.answer_f1(best, expected),
+    }
+
+
+def _date_accuracy(answer: Mapping[str, Any], expected: str, chat: Chat) -> float:
     """Whether the answer's days meet those of the annotated answer; NaN where that names no day."""
     today = chat.today or dt.date(2000, 1, 1)
-    if not (wanted := [span for span in find_dates(expected, today) if (span.end - span.start).days <= 31]):
+    expected_days = [
+        span for span in find_dates(expected, today) if (span.end - span.start).days <= _MOST_DAYS
+    ]
+    if not expected_days:
         return math.nan
     if answer["days"]:
-        first, last = (dt.date.fromisoformat(day) for day in answer["days"])
+        first, last = map(dt.date.fromisoformat, answer["days"])
     else:
-        if not (told := find_dates(answer["text"] or "", today)):
+        named = find_dates(answer["text"] or "", today)
+        if not named:
             return 0.0
-        first, last = told[0].start, told[0].end
-    return float(any(first <= span.end and span.start <= last for span in wanted))
+        first, last = named[0].start, named[0].end
+    return float(any(first <= span.end and span.start <= last for span in expected_days))
 
 
 def answer_means(frame: pd.DataFrame) -> pd.DataFrame:
     """Means of the answers' scores, for all and by category; ``dated`` is how many name a day."""
-    rows = [
-        {
-            "category": name, "n": len(part), "abstained": int(part["abstained"].sum()),
-            "dated": int(part["date_accuracy"].notna().sum()),
-            **{column: float(part[column].mean()) for column in ANSWERED},
-        }
-        for _, name, part in [("", "all", frame), *_groups(frame, "category")]
-    ]  # fmt: skip
-    return pd.DataFrame(rows)
+    table = []
+    for _, value, rows in [_Group("category", "all", frame), *_groups(frame, "category")]:
+        row: Row = {"category": value, "n": len(rows), "abstained": int(rows["abstained"].sum())}
+        row["dated"] = int(rows["date_accuracy"].notna().sum())
+        for name in ANSWERED:
+            row[name] = float(rows[name].mean())
+        table.append(row)
+    return pd.DataFrame(table)
 
 
 def unmoved(frame: pd.DataFrame) -> pd.DataFrame:
@@ -236,12 +296,11 @@ def unmoved(frame: pd.DataFrame) -> pd.DataFrame:
     ``nothing to rank`` have no gold among the candidates; ``density`` is the candidates' share of the chat:
     the larger, the less "all gold is there" says.
     """
-    scored = frame[frame["gold"] > 0]
+    scored = frame[frame["gold"] > 0].copy()
     lost = scored["lost at candidates"]
-    told = scored.assign(**{
-        "all gold is there": lost == 0, "some is missing": (lost > 0) & (lost < scored["gold"]),
-        "nothing to rank": lost == scored["gold"],
-    })  # fmt: skip
-    by = told.groupby("chat")
-    counts = by[["all gold is there", "some is missing", "nothing to rank"]].sum()
-    return counts.assign(n=by.size(), density=by["density"].mean()).reset_index()
+    scored["all gold is there"] = lost == 0
+    scored["some is missing"] = (lost > 0) & (lost < scored["gold"])
+    scored["nothing to rank"] = lost == scored["gold"]
+    by_chat = scored.groupby("chat")
+    counts = by_chat[["all gold is there", "some is missing", "nothing to rank"]].sum()
+    return counts.assign(n=by_chat.size(), density=by_chat["density"].mean()).reset_index()

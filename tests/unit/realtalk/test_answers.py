@@ -11,11 +11,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks import lmeb
 from crs_lib.cli import app
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.metrics import evidence
-from crs_lib.realtalk import answers, arcs, compare, corpus, describe, index, query, ranker, scoring, study
+from crs_lib.realtalk import (
+    answers,
+    arcs,
+    compare,
+    corpus,
+    index,
+    learning,
+    page,
+    parse,
+    query,
+    ranker,
+    scoring,
+    study,
+)
 from crs_lib.realtalk.config import RealTalkConfig
 from crs_lib.report import page as pages
 from tests.helpers import refused
@@ -64,7 +78,7 @@ def test_an_answer_says_its_days_its_messages_and_why_there_is_none(chat):
     ("2024-01-08", "2024-01-14", "between 8 January and 14 January 2024"),
 ])  # fmt: skip
 def test_days_are_written_as_people_write_them(start, end, words):
-    assert answers._spoken(dt.date.fromisoformat(start), dt.date.fromisoformat(end)) == words
+    assert answers._written(dt.date.fromisoformat(start), dt.date.fromisoformat(end)) == words
 
 
 @pytest.mark.slow
@@ -204,7 +218,7 @@ def test_the_page_holds_every_message_and_each_link_leads_somewhere(tmp_path, sa
 def test_texts_of_a_chat_cannot_break_its_page(make_chat):
     said = [("Ann", "<script>alert(1)</script>"), ("Ben", "</li>&\"'")]
     built = index.build(make_chat(said, qa=[{"question": "<b>Who?</b>"}]), "hashing")
-    parts = describe.sections(built, list(query.predict(built, ranker.Hand())))
+    parts = page.sections(built, list(query.predict(built, ranker.Hand())))
     text = pages.document("<i>", "?", "", parts, "chat.css")
     assert "<script" not in text and "<b>Who" not in text and "<i>" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
@@ -225,13 +239,15 @@ def test_scores_are_those_of_the_reference_program():
 
 def test_bm25_is_that_of_the_public_code_over_one_corpus(sample):
     bm25s, stemmer = pytest.importorskip("bm25s"), pytest.importorskip("Stemmer").Stemmer("english")
-    chats = [sample, corpus.read_chat(paths.samples() / "realtalk" / "Chat_11_Noor_Felix.json")]
+    chats = [sample, parse.read_chat(paths.samples() / "realtalk" / "Chat_11_Noor_Felix.json")]
     asked = [chat.questions[:12] for chat in chats]
     texts = [message.text for chat in chats for message in chat.messages]
     how = {"stopwords": "en", "stemmer": stemmer, "show_progress": False}
     public = bm25s.BM25()
     public.index(bm25s.tokenize(texts, **how), show_progress=False)
-    ours = iter(compare._by_bm25(list(zip(chats, asked, strict=True)), compare._TEXT))
+    ours = iter(
+        lmeb.by_bm25([lmeb.ChatQuestions(*pair, {}) for pair in zip(chats, asked, strict=True)], lmeb.plain)
+    )
     start = 0
     for chat, part in zip(chats, asked, strict=True):
         for question, order in zip(part, ours, strict=False):
@@ -242,13 +258,13 @@ def test_bm25_is_that_of_the_public_code_over_one_corpus(sample):
 
 
 def test_texts_alone_know_no_speaker_time_session_order_or_photo(sample):
-    told = compare._texts_alone(sample)
+    told = lmeb.texts_alone(sample)
     scrambled = [
         m._replace(position=i, session=1, speaker="X", time=None, caption="a cat", photo=True)
         for i, m in enumerate(reversed(sample.messages))
     ]
     other = replace(sample, messages=tuple(scrambled), speakers=("X", "Y"))
-    assert compare._texts_alone(other) == replace(told, speakers=())
+    assert lmeb.texts_alone(other) == replace(told, speakers=())
     assert sorted(told.position) == sorted(sample.position) and told.ids([0]) != sample.ids([0])
     assert corpus.evidence(told, sample.questions[0], "strict").positions != ()
 
@@ -256,12 +272,12 @@ def test_texts_alone_know_no_speaker_time_session_order_or_photo(sample):
 @pytest.mark.slow
 def test_each_question_ranks_its_own_chat_and_counts_once():
     pytest.importorskip("bm25s")
-    shown = compare.lmeb(RealTalkConfig(data=str(CHAT), questions=0)).set_index("ranker")
-    chat = corpus.read_chat(CHAT)
+    shown = lmeb.measure(RealTalkConfig(data=str(CHAT), questions=0)).set_index("ranker")
+    chat = parse.read_chat(CHAT)
     gold = corpus.gold(chat, "strict")
     assert set(shown["n"]) == {len(gold)}
     asked = [q for q in chat.questions if q.index in gold]
-    orders = compare._by_bm25([(chat, asked)], compare._TEXT)
+    orders = lmeb.by_bm25([lmeb.ChatQuestions(chat, asked, gold)], lmeb.plain)
     scored = [evidence.rank_scores(order, gold[q.index]) for q, order in zip(asked, orders, strict=True)]
     assert shown.loc["BM25, text", "r@10"] == pytest.approx(np.mean([one["r@10"] for one in scored]))
     assert shown.loc["ours, all that a chat shows", "r@10"] > shown.loc["ours, texts alone", "r@10"]
@@ -270,11 +286,12 @@ def test_each_question_ranks_its_own_chat_and_counts_once():
 
 def test_the_test_chats_stay_unscored_and_other_protocols_are_unknown(tmp_path, make_chat, monkeypatch):
     monkeypatch.setattr(compare.study, "chats", lambda _: [make_chat([("Ann", "a")], name="Chat_9_Ann_Ben")])
-    refused("test split", compare.lmeb, RealTalkConfig(), error=RunError)
-    refused("give one of lmeb", app._do, *app.find(["realtalk", "evaluate", "--protocol", "beir"]))
+    refused("test split", lmeb.measure, RealTalkConfig(), error=RunError)
+    refused("benchmarks/lmeb.py", app._do, *app.find(["realtalk", "evaluate", "--protocol", "lmeb"]))
+    refused("benchmarks/teach_ranker.py", app._do, *app.find(["realtalk", "evaluate", "--teach"]))
 
 
 def test_strangers_share_nobody_with_a_chat(make_chat):
     one, two = make_chat([("Ann", "a")]), make_chat([("Eve", "a")])
     other = replace(two, speakers=("Eve", "Zoe"))
-    assert ranker.not_of(one, [one, other, replace(other, speakers=("Eve", "Ben"))]) == [other]
+    assert learning.not_of(one, [one, other, replace(other, speakers=("Eve", "Ben"))]) == [other]

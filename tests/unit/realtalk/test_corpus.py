@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib.core import paths
-from crs_lib.realtalk import arcs, corpus, describe, plan, scoring, wording
-from crs_lib.realtalk.corpus import _read_time
+from crs_lib.realtalk import arcs, corpus, dates, describe, parse, plan, scoring, wording
+from crs_lib.realtalk.parse import _read_time
 from tests.helpers import refused
 
 MESSAGE = {"clean_text": "hi", "speaker": "Ann", "date_time": "01.01.2024, 10:00:00", "dia_id": "D1:1"}
@@ -19,9 +19,9 @@ NAMES = {"kate": "Kate", "tom": "Tom", "elise": "elise"}
 DAY = dt.date(2024, 1, 10)  # a Wednesday
 
 
-def parse(messages, **extra):
+def chat_of(messages, **extra):
     names = {"speaker_1": "Ann", "speaker_2": "Ben"}
-    return corpus._parse_chat({"name": names, "session_1": messages, **extra}, "c")
+    return parse.parse_chat({"name": names, "session_1": messages, **extra}, "c")
 
 
 def test_the_sample_keeps_what_the_issue_asks_of_it(sample):
@@ -34,7 +34,7 @@ def test_the_sample_keeps_what_the_issue_asks_of_it(sample):
 
 def test_positions_count_in_file_order_and_sessions_by_number(make_chat):
     record = {f"session_{n}": [{**MESSAGE, "dia_id": f"D{n}:1", "clean_text": str(n)}] for n in (10, 9, 2)}
-    assert [m.text for m in corpus._parse_chat(record, "c").messages] == ["2", "9", "10"]
+    assert [m.text for m in parse.parse_chat(record, "c").messages] == ["2", "9", "10"]
     chat = make_chat([("Ann", "a"), ("Ben", "b")], [("Ann", "c")])
     assert [(m.position, m.session, m.id) for m in chat.messages] == [
         (0, 1, "D1:1"), (1, 1, "D1:2"), (2, 2, "D2:1"),
@@ -51,24 +51,24 @@ def test_positions_count_in_file_order_and_sessions_by_number(make_chat):
     ("not a message", "no message", False),
 ])  # fmt: skip
 def test_what_is_broken_is_reported_and_not_fatal(entry, kind, kept):
-    chat = parse([MESSAGE, entry])
+    chat = chat_of([MESSAGE, entry])
     assert [q.kind for q in chat.quirks] == [kind] and len(chat.messages) == 1 + kept
     if kind == "broken time":  # takes the time before
         assert chat.messages[1].time == chat.messages[0].time
 
 
 def test_files_without_messages_are_refused_and_questions_that_are_none_left_out(tmp_path):
-    refused("no message", corpus._parse_chat, {"qa": []}, "c")
+    refused("no message", parse.parse_chat, {"qa": []}, "c")
     path = tmp_path / "x.json"
     path.write_text("[1, 2")
-    refused("cannot be read as a chat", corpus.read_chat, path)
+    refused("cannot be read as a chat", parse.read_chat, path)
     path.write_text("[]")
-    refused("expected one JSON object", corpus.read_chat, path)
+    refused("expected one JSON object", parse.read_chat, path)
     path.write_text('{"qa": ' + "[" * 10**5 + "]" * 10**5 + "}")
-    refused(r"x.json cannot be read as a chat", corpus.read_chat, path)
-    refused("no chat in", corpus.read_folder, tmp_path / "nowhere")
+    refused(r"x.json cannot be read as a chat", parse.read_chat, path)
+    refused("no chat in", parse.read_folder, tmp_path / "nowhere")
     qa = [{"question": "How many?", "answer": 3, "evidence": "D1:1", "category": 1}, {"answer": "x"}, "?"]
-    chat = parse([MESSAGE], qa=qa)
+    chat = chat_of([MESSAGE], qa=qa)
     assert [(q.index, q.answer, q.evidence) for q in chat.questions] == [(0, "3", ("D1:1",))]
     assert [q.kind for q in chat.quirks] == ["no question"] * 2
 
@@ -80,7 +80,7 @@ def test_locomo_is_read_by_its_conversation_key():
         "conversation": {"speaker_a": "Ann", "speaker_b": "Ben", **opened},
         "qa": [{"question": "q?", "adversarial_answer": "no", "evidence": ["D1:1"], "category": 5}],
     }
-    chat = corpus._parse_chat(record, "Chat_9_Ann_Ben")
+    chat = parse.parse_chat(record, "Chat_9_Ann_Ben")
     assert chat.schema == corpus.LOCOMO and chat.messages[0].photo and chat.messages[0].caption == "a cat"
     assert chat.messages[0].time.isoformat() == "2023-05-08T13:56:00" and chat.questions[0].answer == "no"
     assert corpus.split_of(chat) == "other"  # LoCoMo has no test split of ours
@@ -98,7 +98,7 @@ def test_times_of_both_schemas():
     assert _read_time("31.01.2024, 18:05:00").isoformat() == "2024-01-31T18:05:00"
     assert _read_time("12:05 am on 1 June, 2023").isoformat() == "2023-06-01T00:05:00"
     assert _read_time("31.02.2024, 18:05:00") is None and _read_time(None) is None
-    found = wording.find_dates("in January 2024, Sept 2023, xyz 2 or ma 3", dt.date(2024, 5, 1))
+    found = dates.find_dates("in January 2024, Sept 2023, xyz 2 or ma 3", dt.date(2024, 5, 1))
     assert [str(span.start) for span in found] == ["2024-01-01", "2023-09-01"]
 
 
@@ -115,7 +115,7 @@ def test_half_a_character_is_replaced_and_reported_wherever_it_stands(tmp_path):
     }
     path = tmp_path / "c.json"
     path.write_text(json.dumps(record))
-    chat = corpus.read_chat(path)
+    chat = parse.read_chat(path)
     assert (chat.messages[0].text, chat.questions[0].text) == ("cut \ufffd off", "What \ufffd?")
     places = [("session_1[0].clean_text",), ("qa[0].question",)]
     assert [(q.kind, q.place) for q in chat.quirks] == [("broken character", place) for place in places]
@@ -129,7 +129,7 @@ def test_half_a_character_is_replaced_and_reported_wherever_it_stands(tmp_path):
     ({"evidence": "D1:1", "category": 10**30}, ("D1:1",), 0, ["unknown category"]), ({}, (), 0, []),
 ])  # fmt: skip
 def test_odd_annotations_are_counted_and_not_lost_in_silence(given, evidence, category, kinds):
-    chat = parse([MESSAGE], qa=[{"question": "Who?", **given}])
+    chat = chat_of([MESSAGE], qa=[{"question": "Who?", **given}])
     found = chat.questions[0]
     assert (found.evidence, found.category, [q.kind for q in chat.quirks]) == (evidence, category, kinds)
 
@@ -141,7 +141,7 @@ def chat_with(evidence, photo_at=(), missing=()):
         for i in range(1, 13)
         if i not in missing
     ]
-    return parse(session, qa=[{"question": "q?", "evidence": evidence}])
+    return chat_of(session, qa=[{"question": "q?", "evidence": evidence}])
 
 
 def ids(chat, reading):
@@ -300,18 +300,18 @@ def test_a_word_without_end_is_like_no_name():
     ("in 2019", "2019-01-01", "2019-12-31"),
 ])  # fmt: skip
 def test_date_expressions_become_day_ranges(text, start, end):
-    (span,) = wording.find_dates(text, DAY)
+    (span,) = dates.find_dates(text, DAY)
     assert (span.start.isoformat(), span.end.isoformat()) == (start, end)
 
 
 @pytest.mark.parametrize("text", ["31.02.2024", "99.99.2024", "may be", "room 101", "version 1.2.3456", ""])
 def test_what_is_no_date_is_none(text):
-    assert [s for s in wording.find_dates(text, DAY) if s.exact] == []
+    assert [s for s in dates.find_dates(text, DAY) if s.exact] == []
 
 
 @given(st.text(max_size=60), st.dates(dt.date(1990, 1, 1), dt.date(2090, 1, 1)))
 def test_ranges_never_end_before_they_start(text, today):
-    assert all(span.start <= span.end for span in wording.find_dates(text + " last week 3 days ago", today))
+    assert all(span.start <= span.end for span in dates.find_dates(text + " last week 3 days ago", today))
 
 
 @pytest.mark.parametrize("group", [

@@ -1,6 +1,5 @@
 import json
 import logging
-from types import SimpleNamespace
 
 import pytest
 
@@ -9,7 +8,7 @@ from crs_lib.cli import app, realtalk
 from crs_lib.core import paths, prompts, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import LLM, Reply, Retry
-from crs_lib.realtalk import answers, compare, forms, plan, query, ranker, study
+from crs_lib.realtalk import agent, compare, experiments, forms, phases, plan, query, ranker, study
 from crs_lib.realtalk.config import RealTalkConfig
 from tests.helpers import refused
 from tests.helpers.ollama_server import Faults, OllamaServer
@@ -31,7 +30,7 @@ def chat_file(path, messages, qa):
 def record(run, recall, precision=None, **asked):
     """A finished evaluation as the stage would leave it."""
     config = RealTalkConfig(run=run, **asked)
-    with runs.stage("realtalk", run, "evaluate", study._recorded(config)) as stage:
+    with runs.stage("realtalk", run, "evaluate", study._settings(config)) as stage:
         counts = {"recall": recall, "n": 10, "split": config.split, "repeated": False}
         stage.counts.update(counts | ({"precision": precision} if precision else {}))
 
@@ -46,13 +45,13 @@ def test_a_run_goes_from_corpus_to_log_and_scores_need_predictions_first(tmp_pat
     scored = study.evaluate(config)
     manifest = json.loads((paths.run_folder("realtalk", "r") / "manifest.json").read_text())
     assert set(manifest["stages"]) == {"corpus", "query", "evaluate"}
-    log = study.log()
+    log = experiments.log()
     assert log["experiment_id"].tolist() == ["r"] and log["config_changes"].tolist() == [
         f"data={CHAT} encoder=hashing ranker=hand split=all"
     ]
     assert log["recall"].iloc[0] == pytest.approx(scored["summary"]["recall"].iloc[0])
     assert log[["train_recall", "test_recall"]].isna().all().all()  # the sample is neither
-    contract = tables.Contract("experiments.csv", study.COLUMNS, ("experiment_id",))
+    contract = tables.Contract("experiments.csv", experiments.COLUMNS, ("experiment_id",))
     assert len(tables.read_table(paths.results() / "realtalk" / "experiments.csv", contract)) == 1
     refused("22_realtalk_query", study.evaluate, RealTalkConfig(run="empty"), error=RunError)
 
@@ -61,7 +60,7 @@ def test_recall_stands_under_its_own_split_and_the_best_is_chosen_on_train():
     record("one", 0.5, data="realtalk", split="train", keep=30)
     record("two", 0.6, data="realtalk", split="train", encoder="minilm")
     record("three", 0.9, data="realtalk", split="test", final=True)
-    log = study.log().set_index("experiment_id")
+    log = experiments.log().set_index("experiment_id")
     assert log.loc["one", "train_recall"] == 0.5 and log["test_recall"].notna().sum() == 1
     assert log.loc["one", "config_changes"] == "encoder=hashing keep=30 ranker=hand"
     assert log["train_recall"].astype(float).idxmax() == "two"
@@ -69,7 +68,7 @@ def test_recall_stands_under_its_own_split_and_the_best_is_chosen_on_train():
 
 def test_test_chats_are_scored_once_on_purpose_wherever_they_lie(make_chat, tmp_path):
     def check(**asked):
-        return study.check_test_split(RealTalkConfig(data="realtalk", **asked))
+        return experiments.check_test_split(RealTalkConfig(data="realtalk", **asked))
 
     for split in ("test", "all"):
         refused("final=true", check, split=split, error=RunError)
@@ -81,7 +80,7 @@ def test_test_chats_are_scored_once_on_purpose_wherever_they_lie(make_chat, tmp_
     config = RealTalkConfig(run="around", data="realtalk", split="test")
     refused("final=true", study.REALTALK.run, "evaluate", config, error=RunError)
     for number, is_test in ((9, True), (3, False)):
-        assert study.is_test([make_chat([("Ann", "a")], name=f"Chat_{number}_Ann_Ben")]) is is_test
+        assert experiments.is_test([make_chat([("Ann", "a")], name=f"Chat_{number}_Ann_Ben")]) is is_test
     qa = [{"question": "Does Ann ski?", "evidence": ["D1:1"]}]
     chat_file(tmp_path / "Chat_8_Ann_Ben.json", [MESSAGE], qa)
     config = RealTalkConfig(run="sneaky", data=str(tmp_path))
@@ -168,16 +167,16 @@ class Scripted:
 
 def ask(built, llm, *nodes, view="windowed", question=QUESTION):
     settings = RealTalkConfig(forms=",".join(f"{node}=model" for node in nodes))
-    pipeline = query._Pipeline(built, ranker.Hand(), settings, forms.LLMForm(llm, view=view))
-    return SimpleNamespace(**pipeline.ask([question])[0])
+    pipeline = agent.Agent(built, ranker.Hand(), settings, forms.LLMForm(llm, view=view))
+    return pipeline.ask([question])[0]
 
 
 @pytest.fixture
 def offline(built):
-    return SimpleNamespace(**query._Pipeline(built, ranker.Hand()).ask([QUESTION])[0])
+    return agent.Agent(built, ranker.Hand()).ask([QUESTION])[0]
 
 
-def test_a_planner_rewords_a_retriever_searches_wider_and_an_explorer_follows_topics(built, offline):
+def test_a_planner_rewords_a_retriever_searches_wider_and_an_explorer_follows_rules_alone(built, offline):
     said = json.dumps({"kind": "list", "statement": "I recorded the old lift", "several": True})
     found = ask(built, Scripted(planner=said), "planner")
     assert found.plan.first_person == "I recorded the old lift" and found.plan.speakers == ("Tobias",)
@@ -188,20 +187,17 @@ def test_a_planner_rewords_a_retriever_searches_wider_and_an_explorer_follows_to
     said = json.dumps({"wordings": ["I bought a kayak on the lake"]})
     found = ask(built, Scripted(retriever=said), "retriever")
     assert found.ranked != offline.ranked and len(found.candidates) == len(offline.candidates)
-    named = lambda r: r.schema["properties"]["topics"]["items"]["enum"][:2]  # noqa: E731
-    llm = Scripted(explorer=lambda r: json.dumps({"topics": named(r)}))
-    found = ask(built, llm, "explorer")
-    assert "explorer" in [entry["node"] for entry in found.trace] and llm.asked
+    refused("the explorer follows rules alone", ask, built, Scripted(), "explorer")
 
 
 @pytest.mark.parametrize("question", [QUESTION, "What did Tobias and Mira buy?"])
 def test_a_grader_puts_those_it_names_first_in_one_call_and_keeps_the_order_of_the_rest(built, question):
-    ruled = SimpleNamespace(**query._Pipeline(built, ranker.Hand()).ask([question])[0])
+    ruled = agent.Agent(built, ranker.Hand()).ask([question])[0]
     llm = Scripted(grader='{"numbers": [21, 3, 21]}')  # one twice
     found = ask(built, llm, "grader", question=question)
     first = [ruled.ranked[20], ruled.ranked[2]]
     assert found.ranked == [*first, *(place for place in ruled.ranked if place not in first)]
-    assert (found.scores, found.round) == (ruled.scores, ruled.round) and found.selected[0] == first[0]
+    assert (found.scores, found.rounds) == (ruled.scores, ruled.rounds) and found.selected[0] == first[0]
     (asked,) = llm.asked
     shown = [line for line in asked.messages[-1].content.splitlines() if line.partition(" | ")[0].isdigit()]
     assert len(shown) == forms.GRADED and shown[20].startswith("21 | ")
@@ -224,7 +220,7 @@ def test_a_selector_may_keep_a_message_deep_in_a_segment(built, offline):
         and int(built.owner[p]) in [int(built.owner[q]) for q in offline.ranked[:3]]
     )  # fmt: skip
     found = ask(built, Scripted(selector=naming(built, deep)), "selector")
-    assert deep in found.selected and 3 <= len(found.selected) <= forms.MOST and deep in found.kept
+    assert deep in found.selected and 3 <= len(found.selected) <= forms.MOST and deep in found.reranked
 
 
 def test_a_generator_writes_the_answer_or_abstains(built):
@@ -239,7 +235,7 @@ def test_a_generator_writes_the_answer_or_abstains(built):
     '{"numbers": []}',
 ])  # fmt: skip
 def test_unreadable_replies_leave_the_rule_result_with_a_note(built, offline, junk):
-    roles = dict.fromkeys(query.NODES, junk)
+    roles = dict.fromkeys(agent.WITH_A_MODEL, junk)
     found = ask(built, Scripted(**roles), *roles)
     assert (found.ranked, found.selected, found.phases) == (offline.ranked, offline.selected, offline.phases)
     assert found.answer == offline.answer
@@ -254,11 +250,11 @@ def without_model(built):
     def asked(host, model, **retry):
         questions = ["When is the wedding?", "How old is Tobias?"]
         form = forms.LLMForm(LLM(f"ollama:{model}", host=host, retry=Retry(waits=0, first=0.0, **retry)))
-        found = query._Pipeline(built, ranker.Hand(), None, form).ask(questions)
-        for one, ruled in zip(found, query._Pipeline(built, ranker.Hand()).ask(questions), strict=True):
+        found = agent.Agent(built, ranker.Hand(), None, form).ask(questions)
+        for one, ruled in zip(found, agent.Agent(built, ranker.Hand()).ask(questions), strict=True):
             for part in ("ranked", "selected", "phases", "answer"):
-                assert one[part] == ruled[part]
-            assert all(entry["note"] for entry in one["trace"] if entry["form"] == "model")
+                assert getattr(one, part) == getattr(ruled, part)
+            assert all(entry["note"] for entry in one.trace if entry["form"] == "model")
 
     return asked
 
@@ -323,7 +319,7 @@ def test_a_trade_off_is_declared_beside_its_run_and_checked():
     record("dear", 0.7, precision=0.30, against="base", tradeoff=declared)
     record("poor", 0.55, precision=0.40, against="base", tradeoff=declared)
     record("lost", 0.55, precision=0.40, against="gone", tradeoff=declared)
-    log = study.log().set_index("experiment_id")
+    log = experiments.log().set_index("experiment_id")
     assert log["verdict"].to_dict() == {
         "base": "", "good": "kept", "dear": "broken", "poor": "broken", "lost": ""
     }  # fmt: skip
@@ -343,12 +339,12 @@ def test_the_windowed_selector_sees_its_segments_whole_and_may_name_what_no_sear
     inside = {p for p in range(built.size) if int(built.owner[p]) in owners}
     assert seen["windowed"] == inside > seen["preview"]  # all of them, candidates or not
     starts = [built.segments[o].start for o in owners]
-    assert all(min(p - s for s in starts if p >= s) < answers.PREVIEWED for p in seen["preview"])
+    assert all(min(p - s for s in starts if p >= s) < phases.PREVIEWED for p in seen["preview"])
     # what a segment is offered with may be chosen; it joins the candidates, so checkpoints stay nested
     segment = built.segments[int(built.owner[offline.ranked[0]])]
     lost = next(p for p in range(segment.start, segment.end) if p not in offline.candidates)
     found = ask(built, Scripted(selector=naming(built, lost)), "selector")
-    assert lost in found.selected and lost in found.kept and lost in found.candidates
+    assert lost in found.selected and lost in found.reranked and lost in found.candidates
 
 
 def test_a_model_titles_phases_and_says_what_they_came_to(built):
@@ -365,5 +361,5 @@ def test_prompts_of_a_folder_take_the_place_of_the_shipped_ones(built, tmp_path)
     (tmp_path / "select.txt").write_text("MINE $messages")
     llm = Scripted(selector='{"ids": []}')
     form, config = forms.LLMForm(llm, prompts=str(tmp_path)), RealTalkConfig(forms="selector=model")
-    query._Pipeline(built, ranker.Hand(), config, form).ask(["When is the wedding?"])
+    agent.Agent(built, ranker.Hand(), config, form).ask(["When is the wedding?"])
     assert llm.asked and all(one.messages[-1].content.startswith("MINE") for one in llm.asked)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from crs_lib.metrics import evidence
-from crs_lib.realtalk import arcs, channels, corpus, describe
+from crs_lib.realtalk import arcs, channels, corpus, describe, parse
 from crs_lib.realtalk import index as indexes
 from crs_lib.realtalk.wording import content_words
 from crs_lib.retrieval import encoders
@@ -20,7 +20,7 @@ needs_minilm = pytest.mark.skipif(
 
 @pytest.fixture
 def train(mirror):
-    found = [c for c in corpus.read_folder(mirror / "realtalk") if corpus.split_of(c) == "train"]
+    found = [c for c in parse.read_folder(mirror / "realtalk") if corpus.split_of(c) == "train"]
     assert len(found) == 7
     return found
 
@@ -49,7 +49,7 @@ def test_three_readings_keep_what_is_known_and_a_planner_meets_the_regularities(
 
 
 def test_locomo_is_read_whole(mirror):
-    chats = [c for c in corpus.read_folder(mirror / "locomo") if corpus.number(c.name) <= 7]
+    chats = [c for c in parse.read_folder(mirror / "locomo") if corpus.number(c.name) <= 7]
     assert len(chats) == 7 and sum(len(c.messages) for c in chats) == 4124
     assert sum(len(corpus.gold(c)) for c in chats) == 1345
 

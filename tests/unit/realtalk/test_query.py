@@ -1,3 +1,4 @@
+import gzip
 import json
 from dataclasses import replace
 
@@ -6,14 +7,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks import teach_ranker
 from crs_lib.core import tables
 from crs_lib.core.errors import InputError
-from crs_lib.realtalk import answers, channels, corpus, index, query, ranker, scoring
+from crs_lib.realtalk import (
+    agent,
+    channels,
+    corpus,
+    index,
+    learning,
+    parse,
+    phases,
+    query,
+    ranker,
+    scoring,
+)
 from crs_lib.realtalk.config import RealTalkConfig
 from crs_lib.realtalk.describe import trace
 from crs_lib.retrieval import encoders
 from tests.helpers import refused
 from tests.helpers.onnx_model import mean_of_tokens
+
+
+def story(index, chosen, scores, bar, **limits):
+    return phases.phases(index, chosen, scores, phases.Limits(bar, **limits))
 
 
 def dump(records):
@@ -24,36 +41,36 @@ def dump(records):
 
 def test_a_fact_keeps_what_is_near_and_a_narrative_what_the_scores_call_for():
     ranked, scores = [5, 3, 8, 1], np.array([4.0, 2.6, 2.4, 1.0])
-    assert answers.facts(ranked, scores, 1.5, 10) == [5, 3]  # 2.6 >= 4 - 1.5 > 2.4
-    assert answers.facts(ranked, scores, 2.5, 10) == [5, 3, 8]  # 2.4 >= 4 - 2.5
-    assert answers.facts(ranked, scores, 5.0, 10) == ranked
-    assert answers.facts(ranked, scores, 9.0, 2) == [5, 3] and answers.facts([], np.zeros(0), 1.5, 10) == []
+    assert phases.facts(ranked, scores, 1.5, 10) == [5, 3]  # 2.6 >= 4 - 1.5 > 2.4
+    assert phases.facts(ranked, scores, 2.5, 10) == [5, 3, 8]  # 2.4 >= 4 - 2.5
+    assert phases.facts(ranked, scores, 5.0, 10) == ranked
+    assert phases.facts(ranked, scores, 9.0, 2) == [5, 3] and phases.facts([], np.zeros(0), 1.5, 10) == []
     ranked = list(range(10))
     clear = np.array([9.0, 5, 4, 3, 2, 1, 1, 1, 1, 1])
-    assert answers.narrative(ranked, clear, 1, 8, 1.0, 0.7) == [0]  # e^0 holds over 97 % of all weight
+    assert phases.narrative(ranked, clear, 1, 8, 1.0, 0.7) == [0]  # e^0 holds over 97 % of all weight
     alike = np.zeros(10)
-    assert answers.narrative(ranked, alike, 1, 8, 1.0, 0.7) == ranked[:7]  # 70 % of ten equals
-    assert answers.narrative(ranked, alike, 1, 3, 1.0) == [0, 1, 2]
-    assert answers.narrative(ranked, clear, 3, 8, 1.0, 0.7) == [0, 1, 2]  # never less than the fact
-    assert answers.narrative([], np.zeros(0), 0, 8, 1.0) == []
+    assert phases.narrative(ranked, alike, 1, 8, 1.0, 0.7) == ranked[:7]  # 70 % of ten equals
+    assert phases.narrative(ranked, alike, 1, 3, 1.0) == [0, 1, 2]
+    assert phases.narrative(ranked, clear, 3, 8, 1.0, 0.7) == [0, 1, 2]  # never less than the fact
+    assert phases.narrative([], np.zeros(0), 0, 8, 1.0) == []
     falling = np.array([0.0, -1, -2])  # weights 1, e^-2, e^-4: 87 %, then 98 % of all
-    assert answers.narrative([0, 1, 2], falling, 0, 30, 1.0, 0.9) == [0, 1]
-    assert answers.narrative([0, 1, 2], falling, 0, 30, 1.0, 0.86) == [0]
+    assert phases.narrative([0, 1, 2], falling, 0, 30, 1.0, 0.9) == [0, 1]
+    assert phases.narrative([0, 1, 2], falling, 0, 30, 1.0, 0.86) == [0]
     owner, starts = np.array([0] * 6 + [1] * 4), [0, 6]
-    assert answers.preview([5, 7, 0], owner, starts, 10) == [0, 7]  # 5 is the best, but sixth of its node
+    assert phases.preview([5, 7, 0], owner, starts, 10) == [0, 7]  # 5 is the best, but sixth of its node
 
 
 @given(st.lists(st.floats(-20, 20), min_size=1, max_size=30), st.integers(1, 30), st.floats(0.1, 5))
 def test_a_narrative_is_the_start_of_the_ranking_within_its_bound(scores, most, unit):
     falling = np.array(sorted(scores, reverse=True))
     ranked = list(range(len(scores)))
-    chosen = answers.narrative(ranked, falling, 0, most, unit)
+    chosen = phases.narrative(ranked, falling, 0, most, unit)
     assert chosen == ranked[: len(chosen)] and 1 <= len(chosen) <= most
 
 
 def test_phases_are_in_order_grounded_and_inside_their_times(built):
     chosen = list(range(0, 300, 10))
-    told = answers.phases(built, chosen, dict.fromkeys(chosen, 1.0), 0.5, least=1)
+    told = story(built, chosen, dict.fromkeys(chosen, 1.0), 0.5, least=1)
     assert [i for phase in told for i in phase.ids] == built.chat.ids(chosen) and len(told) == 8
     for phase in told:
         times = [built.chat.messages[built.chat.position[i]].time.isoformat() for i in phase.ids]
@@ -64,20 +81,20 @@ def test_phases_are_in_order_grounded_and_inside_their_times(built):
 def test_a_phase_ends_with_its_session_eight_are_the_most_and_their_cap_is_soft(make_chat):
     chat = make_chat(*[[("Ann", f"cat {i}"), ("Ben", f"dog {i}")] for i in range(10)])
     built = index.build(chat, "hashing")
-    assert answers._cut(built, [0, 1, 4, 5, 6]) == [[0, 1], [4, 5], [6]]
-    assert answers._cut(built, [2, 3]) == [[2, 3]]  # one session: one phase, however many messages
-    assert answers._cut(built, [3]) == [[3]] and answers._cut(built, []) == []
-    parts = answers._cut(built, list(range(20)))
+    assert phases._cut(built, [0, 1, 4, 5, 6]) == [[0, 1], [4, 5], [6]]
+    assert phases._cut(built, [2, 3]) == [[2, 3]]  # one session: one phase, however many messages
+    assert phases._cut(built, [3]) == [[3]] and phases._cut(built, []) == []
+    parts = phases._cut(built, list(range(20)))
     assert len(parts) == 8 and [p for part in parts for p in part] == list(range(20))
     built = index.build(make_chat([("Ann", f"cat {i}") for i in range(5)]), "hashing")
     scores = {0: 5.0, 1: 4.0, 2: 0.1, 3: 3.0, 4: 0.2}
-    (phase,) = answers.phases(built, [0, 1, 2, 3, 4], scores, bar=1.0, soft_cap=2)
+    (phase,) = story(built, [0, 1, 2, 3, 4], scores, bar=1.0, soft_cap=2)
     assert phase.ids == ("D1:1", "D1:2", "D1:4")  # three certain ones stay, two uncertain ones go
     assert phase.uncertain == 0
 
 
 @pytest.mark.slow
-def test_checkpoints_are_nested_lists_long_enough_and_two_runs_and_engines_identical(built, told):
+def test_checkpoints_are_nested_lists_long_enough_and_two_runs_identical(built, told):
     for record in told:
         assert set(record["selected"]) <= set(record["ranked"][: record["kept"]]) <= set(record["candidates"])
         assert len(record["candidates"]) == built.size // 4
@@ -89,7 +106,7 @@ def test_checkpoints_are_nested_lists_long_enough_and_two_runs_and_engines_ident
         assert len(record["scores"]) == record["kept"]
         assert record["scores"] == sorted(record["scores"], reverse=True)
     assert dump(list(query.predict(index.build(built.chat, "hashing"), ranker.Hand()))) == dump(told)
-    assert dump(query.predict(built, ranker.Hand(), RealTalkConfig(engine="plain"))) == dump(told)
+    refused("LangGraph runs the nodes", agent.Agent, built, config=RealTalkConfig(engine="plain"))
 
 
 @pytest.mark.slow
@@ -102,7 +119,7 @@ def test_kept_scores_change_no_byte_and_are_read_not_made(sample, monkeypatch, t
 
     made = lines()
     with monkeypatch.context() as patch:
-        for owner, name in ((channels, "_scored"), (encoders, "max_sim")):
+        for owner, name in ((channels, "_score"), (encoders, "max_sim")):
             patch.setattr(owner, name, lambda *_: pytest.fail("made again"))
         assert lines() == made
     kept = tmp_path / "processed" / "realtalk" / "scores.sqlite"
@@ -130,24 +147,25 @@ def test_the_trace_names_every_visit_its_form_and_the_state_after_it(told):
         last = record["trace"][-1]
         assert last["answer"] == record["answer"]["text"] and last["phases"] == len(record["phases"])
         assert record["trace"][-2]["selected"] == record["selected"]
-        assert record["made_with"]["engine"].split()[0] in ("langgraph", "plain")
+        assert record["made_with"]["engine"].startswith("langgraph ")
 
 
 def test_forms_are_named_node_by_node(built):
-    assert set(query._node_forms("auto", model=False).values()) == {"rule"}
-    by = query._node_forms("auto", model=True)
+    assert set(agent.node_forms("auto", model=False).values()) == {"rule"}
+    by = agent.node_forms("auto", model=True)
     assert [n for n, form in by.items() if form == "model"] == ["planner", "selector", "generator"]
-    assert query._node_forms("selector=model", model=True)["planner"] == "rule"
-    assert set(query._node_forms("model", model=True).values()) == {"model"}
-    refused("'selectr=model' is no NODE=FORM", query._node_forms, "selectr=model", model=True)
+    assert agent.node_forms("selector=model", model=True)["planner"] == "rule"
+    every = agent.node_forms("model", model=True)
+    assert {node for node, form in every.items() if form == "model"} == set(agent.WITH_A_MODEL)
+    refused("'selectr=model' is no NODE=FORM", agent.node_forms, "selectr=model", model=True)
     with pytest.raises(InputError, match="no language model is named; give llm=SPEC"):
-        query._Pipeline(built, config=RealTalkConfig(forms="selector=model"))
+        agent.Agent(built, config=RealTalkConfig(forms="selector=model"))
 
 
 def test_a_question_does_not_depend_on_the_others_and_has_a_limit(built, told, monkeypatch):
-    pipeline = query._Pipeline(built)
+    pipeline = agent.Agent(built)
     (alone,) = pipeline.ask([built.chat.questions[6].text])
-    assert built.chat.ids(alone["ranked"]) == told[6]["ranked"]
+    assert built.chat.ids(alone.ranked) == told[6]["ranked"]
     limit = r"has 50,001, the limit is 50,000 characters .* CRS_MOST_QUESTION_CHARACTERS=50001"
     refused(limit, pipeline.ask, ["x" * 50_001])
     assert len(pipeline.ask(["Where did Mira " + "and Tobias " * 400 + "go?"])) == 1
@@ -155,10 +173,10 @@ def test_a_question_does_not_depend_on_the_others_and_has_a_limit(built, told, m
 
 def test_lists_go_back_to_retrieval(built, monkeypatch):
     questions = ["What sounds does Tobias record?", "When is the wedding?"]
-    rounds = [one["round"] for one in query._Pipeline(built).ask(questions)]
+    rounds = [one.rounds for one in agent.Agent(built).ask(questions)]
     assert 2 <= rounds[0] <= 3 and rounds[1] == 1
-    monkeypatch.setattr(query, "ROUNDS", 2)
-    assert [one["round"] for one in query._Pipeline(built).ask(questions)] == [2, 1]
+    monkeypatch.setattr(agent, "ROUNDS", 2)
+    assert [one.rounds for one in agent.Agent(built).ask(questions)] == [2, 1]
 
 
 @pytest.mark.slow
@@ -201,7 +219,7 @@ def test_predictions_round_trip_and_unknown_ids_are_refused(sample, told, tmp_pa
 @pytest.mark.slow
 def test_any_chat_and_question_get_an_answer(messages, question):
     entries = [{"clean_text": t, "speaker": s, "dia_id": f"D1:{i}"} for i, (s, t) in enumerate(messages)]
-    chat = corpus._parse_chat({"session_1": entries, "qa": [{"question": question}]}, "c")
+    chat = parse.parse_chat({"session_1": entries, "qa": [{"question": question}]}, "c")
     records = list(query.predict(index.build(chat, "hashing"), ranker.Hand()))
     assert len(records) == (1 if question.strip() else 0)
     for record in records:
@@ -224,20 +242,20 @@ def test_a_learned_ranker_prefers_what_was_gold_and_is_cached(tmp_path):
     assert np.corrcoef(scores, rows[:, 7] > 1.2)[0, 1] > 0.7
     assert len(list(tmp_path.glob("*.json"))) == 1
     with pytest.raises(InputError, match="no training question"):
-        ranker._learn([groups[0]._replace(gold=np.zeros(40, np.int8))], "", tmp_path)
+        learning.learn([groups[0]._replace(gold=np.zeros(40, np.int8))], "", tmp_path)
 
 
 def made_up_groups(rng, count=60):
     for _ in range(count):
         rows = rng.normal(size=(40, len(ranker.NAMES))).astype(np.float32)
-        yield ranker._TrainingQuestion(rows, (rows[:, 7] > 1.2).astype(np.int8), 1.0)
+        yield learning.TrainingQuestion(rows, (rows[:, 7] > 1.2).astype(np.int8), 1.0)
 
 
 def learned_twice(folder):
     """A ranker learnt from made-up groups, again from its cache, and what both score."""
     rng = np.random.default_rng(0)
     groups = list(made_up_groups(rng))
-    found, again = (ranker._learn(groups, "made up", folder) for _ in range(2))
+    found, again = (learning.learn(groups, "made up", folder) for _ in range(2))
     rows = rng.normal(size=(300, len(ranker.NAMES))).astype(np.float32)
     scores = found.score(rows, np.zeros(300, np.float32))
     assert np.array_equal(again.score(rows, np.zeros(300, np.float32)), scores)
@@ -245,7 +263,7 @@ def learned_twice(folder):
 
 
 def test_without_lightgbm_what_is_learnt_is_linear_and_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(ranker, "_available", lambda: False)
+    monkeypatch.setattr(ranker, "has_trees", lambda: False)
     groups, found, rows, scores = learned_twice(tmp_path)
     assert (found.name, found.origin) == ("linear", "made up")
     assert np.corrcoef(scores, rows[:, 7])[0, 1] > 0.7
@@ -260,40 +278,37 @@ def test_without_lightgbm_what_is_learnt_is_linear_and_says_so(tmp_path, monkeyp
     assert np.allclose(scores, model.decision_function(np.clip((rows - mean) / scale, -4, 4)), atol=1e-2)
     # one huge feature counts four deviations and no more
     width = len(ranker.NAMES)
-    linear = {"mean": [0.0] * width, "scale": [1.0] * width, "weights": np.eye(width)[3], "bias": 0.0}
+    linear = ranker.LinearModel(np.zeros(width), np.ones(width), np.eye(width)[3], 0.0)
     huge = np.zeros((3, width), np.float32)
     huge[:, 3] = [2, 4, 20_000]
-    assert ranker._Learned(linear, (), "").score(huge, huge).tolist() == [2, 4, 4]
+    assert ranker.Learned(linear, (), "").score(huge, huge).tolist() == [2, 4, 4]
 
 
 def test_the_shipped_ranker_serves_new_chats_and_never_its_teachers(sample, monkeypatch, tmp_path):
     monkeypatch.setattr(ranker, "SHIPPED", tmp_path / "rankers.json.gz")
     assert ranker.shipped("hashing") is None
     groups = list(made_up_groups(np.random.default_rng(0)))
-    ranker._write_shipped({"hashing": ranker._fit(groups, (0,))}, "made up", [sample.sketch])
-    before = ranker.SHIPPED.read_bytes()
-    ranker._write_shipped({"hashing": ranker._fit(groups, (0,))}, "made up", [sample.sketch])
-    assert ranker.SHIPPED.read_bytes() == before
+    record = {"features": ranker.features_key(), "origin": "made up", "sketches": [sample.sketch]}
+    record["rankers"] = {"hashing": learning.fit(groups, (0,))}
+    ranker.SHIPPED.write_bytes(gzip.compress(json.dumps(record).encode()))
     monkeypatch.setenv("CRS_MIRROR", str(tmp_path))
     chat = type(sample)("new", sample.schema, sample.speakers, sample.messages[:10], (), ())
     assert query.choose_ranker("auto", index.build(chat, "hashing")).origin == "no training data"
     assert query.choose_ranker("auto", index.build(sample, "hashing")).origin == "no training data"
     said = {"clean_text": "quite another talk about kites", "speaker": "A", "dia_id": "D1:1"}
-    other = corpus._parse_chat({"session_1": [said]}, "o")
+    other = parse.parse_chat({"session_1": [said]}, "o")
     found = query.choose_ranker("auto", index.build(other, "hashing"))
     assert found.origin == "made up" and ranker.shipped("minilm") is None
-    monkeypatch.setattr(ranker, "_features_key", lambda: "changed")
+    monkeypatch.setattr(ranker, "features_key", lambda: "changed")
     assert ranker.shipped("hashing") is None
 
 
 def test_what_ships_fits_the_features_and_holds_no_text():
-    import gzip
-
     for encoder in index.STUDIED:
         found = ranker.shipped(encoder)
-        assert found is not None and len(found[1]) == 7
+        assert found is not None and len(found.sketches) == 7
         rows = np.zeros((3, len(ranker.NAMES)), np.float32)
-        assert found[0].score(rows, np.zeros(3, np.float32)).shape == (3,)
+        assert found.ranker.score(rows, np.zeros(3, np.float32)).shape == (3,)
     record = json.loads(gzip.decompress(ranker.SHIPPED.read_bytes()))
     assert set(record) == {"features", "origin", "rankers", "sketches"}
     assert all(isinstance(n, int) for sketch in record["sketches"] for n in sketch)
@@ -301,44 +316,47 @@ def test_what_ships_fits_the_features_and_holds_no_text():
 
 def test_a_chat_is_recognised_though_changed_and_never_teaches_its_own_ranker(sample, make_chat):
     half = type(sample)("half", sample.schema, sample.speakers, sample.messages[:160], (), ())
-    assert ranker._same_talk(half, sample) and ranker._same_talk(sample, half)
-    assert not ranker._same_talk(make_chat([("Ann", "a talk about something else entirely")]), sample)
+    assert learning._same_talk(half, sample) and learning._same_talk(sample, half)
+    assert not learning._same_talk(make_chat([("Ann", "a talk about something else entirely")]), sample)
     loud = make_chat([(m.speaker, f" {m.text.upper()} !") for m in sample.messages])
-    assert ranker._same_talk(loud, sample)
+    assert learning._same_talk(loud, sample)
     renamed = type(sample)("other", sample.schema, sample.speakers, sample.messages, (), ())
-    assert ranker.for_chat(renamed, [sample], [], lambda c: pytest.fail("must not be indexed")).name == "hand"
+    assert (
+        learning.for_chat(renamed, [sample], [], lambda c: pytest.fail("must not be indexed")).name == "hand"
+    )
 
 
 def test_without_training_data_the_hand_order_is_taken_and_said(built, monkeypatch, tmp_path):
     monkeypatch.setenv("CRS_MIRROR", str(tmp_path))
     assert query.choose_ranker("auto", built).origin == "no training data"
-    refused("no training chats" if ranker._available() else "LightGBM", query.choose_ranker, "learned", built)
+    refused("no training chats" if ranker.has_trees() else "LightGBM", query.choose_ranker, "learned", built)
 
 
 @pytest.mark.slow
 def test_teaching_makes_a_ranker_that_knows_its_teachers_again(sample, monkeypatch, tmp_path):
     pytest.importorskip("lightgbm")
     monkeypatch.setattr(ranker, "SHIPPED", tmp_path / "rankers.json.gz")
-    origin = ranker.teach([sample], ["hashing"], index.build)
+    record = teach_ranker.teach([sample], ["hashing"])
+    ranker.SHIPPED.write_bytes(gzip.compress(json.dumps(record).encode()))
     found = ranker.shipped("hashing")
-    assert found is not None and found[0].origin == origin and sample.name in origin
-    assert corpus.resembles(replace(sample, messages=sample.messages[:40]).sketch, found[1][0])
+    assert found is not None and found.ranker.origin == record["origin"] and sample.name in record["origin"]
+    assert corpus.resembles(replace(sample, messages=sample.messages[:40]).sketch, found.sketches[0])
 
 
 def test_small_phases_are_filled_from_their_segments_and_sessions_and_else_joined(make_chat):
     chat = make_chat(*[[("Ann", f"cat {i} {k}") for k in range(4)] for i in range(3)])
     built = index.build(chat, "hashing")
     scores = {0: 5.0, 4: 4.0, 1: 1.0, 2: 3.0, 8: 2.0}  # of the second session only one is a candidate
-    told = answers.phases(built, [0, 4, 8], scores, bar=0.0)
+    told = story(built, [0, 4, 8], scores, bar=0.0)
     assert [phase.ids for phase in told] == [("D1:1", "D1:2", "D1:3", "D2:1", "D3:1")]
     scores |= dict.fromkeys((5, 7, 9, 10, 11), 0.5)
-    told = answers.phases(built, [0, 4, 8], scores, bar=0.0)
+    told = story(built, [0, 4, 8], scores, bar=0.0)
     assert [phase.ids for phase in told] == [
         ("D1:1", "D1:2", "D1:3"), ("D2:1", "D2:2", "D2:4"), ("D3:1", "D3:2", "D3:3")
     ]  # fmt: skip
-    few = answers.phases(built, [0, 4, 8], scores, bar=0.0, most=5)  # no room for all nine
+    few = story(built, [0, 4, 8], scores, bar=0.0, most=5)  # no room for all nine
     assert sum(len(phase.ids) for phase in few) == 5
-    assert answers.phases(built, [0], {0: 1.0}, bar=0.0)[0].ids == ("D1:1",)  # there is no more
+    assert story(built, [0], {0: 1.0}, bar=0.0)[0].ids == ("D1:1",)  # there is no more
 
 
 def test_every_covered_segment_keeps_an_id_under_the_cap():
@@ -347,7 +365,8 @@ def test_every_covered_segment_keeps_an_id_under_the_cap():
 
     scores = {0: 9.0, 1: 8.0, 2: 7.0, 3: 0.1, 4: 0.2}
     for bar, kept in ((8.5, [0, 3, 4]), (7.5, [0, 1, 3, 4])):  # 1 by the margin
-        assert answers._capped(Four, [0, 1, 2, 3, 4], scores, bar=bar, soft_cap=3) == kept
+        told = phases._Story(Four, scores, phases.Limits(bar, soft_cap=3))
+        assert told._capped([0, 1, 2, 3, 4]) == kept
 
 
 def test_a_cross_encoder_in_onnx_ranks_the_candidates(built, tmp_path):
@@ -361,6 +380,6 @@ def test_a_cross_encoder_in_onnx_ranks_the_candidates(built, tmp_path):
     config = RealTalkConfig(ranker=f"onnx:{tmp_path}", window=1, nodes=2)
     found = query.choose_ranker(config.ranker, built)
     assert found.score(None, None, "a b", ["lift c", "c"]).tolist() == [225.0, 0.0]
-    (told,) = query._Pipeline(built, found, config).ask(["What sounds does Tobias record?"])
-    assert "lift" in built.chat.messages[told["ranked"][0]].text and told["scores"][0] > told["scores"][-1]
-    assert len({int(built.owner[place]) for place in told["selected"]}) <= 2  # the node limit
+    (told,) = agent.Agent(built, found, config).ask(["What sounds does Tobias record?"])
+    assert "lift" in built.chat.messages[told.ranked[0]].text and told.scores[0] > told.scores[-1]
+    assert len({int(built.owner[place]) for place in told.selected}) <= 2  # the node limit

@@ -1,0 +1,144 @@
+"""The log of experiments, and the test split, which is scored once."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import pandas as pd
+
+from crs_lib import runs
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import RunError
+from crs_lib.realtalk import corpus, tradeoff
+from crs_lib.realtalk.config import COMMAND, STUDY, RealTalkConfig
+from crs_lib.realtalk.corpus import Chat
+
+COLUMNS = ("experiment_id", "date", "train_recall", "test_recall", "config_changes")
+MEASURES = (
+    "n",
+    "recall",
+    "precision",
+    "f1",
+    "fuzzy_recall",
+    "size",
+    "r@5",
+    "r@10",
+    "r@20",
+    "r@50",
+    "mrr",
+    "ndcg@10",
+    "arc global_recall",
+    "arc coverage_any",
+    "arc coverage_aligned",
+    "lost at candidates",
+    "lost at reranking",
+    "lost at selection",
+    "density",
+)
+_NO_CHANGES = ("run", "against", "tradeoff")  # settings that are no change of an experiment
+
+
+class _Evaluation(NamedTuple):
+    """A finished evaluation: its run, its entry in the manifest, and the manifest."""
+
+    run: str
+    entry: Mapping[str, Any]
+    manifest: Mapping[str, Any]
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        settings: Mapping[str, Any] = self.entry["parameters"]
+        return settings
+
+
+def _evaluations() -> Iterator[_Evaluation]:
+    """Every finished evaluation, by run name."""
+    for path in sorted((paths.results() / STUDY).glob("*/manifest.json")):
+        manifest = runs.manifest_at(path)
+        entry = manifest.get("stages", {}).get("evaluate", {})
+        if entry.get("status") == "finished":
+            yield _Evaluation(path.parent.name, entry, manifest)
+
+
+def log() -> pd.DataFrame:
+    """One row a finished evaluation, oldest first: the four thesis columns, then the measures.
+
+    Everything is read off the runs' manifests, so the log cannot disagree with them. A recall stands under
+    the split it was measured on and nowhere else (null there); ``config_changes`` names the levers that
+    differ from the defaults. Choose by ``train_recall``, never by ``test_recall``.
+    """
+    evaluations = list(_evaluations())
+    counts = {evaluation.run: evaluation.entry["counts"] for evaluation in evaluations}
+    rows = [_row(evaluation, counts) for evaluation in evaluations]
+    columns = [*COLUMNS, "split", "repeated", "commit", "against", "tradeoff", "verdict", *MEASURES]
+    frame = pd.DataFrame(rows, columns=columns)
+    return frame.sort_values(["date", "experiment_id"], kind="stable").reset_index(drop=True)
+
+
+def _row(evaluation: _Evaluation, others: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    counts = evaluation.entry["counts"]
+    settings = evaluation.settings
+    split = settings["split"] if settings["data"] == "realtalk" else "other"
+    against = str(settings.get("against", ""))
+    declared = str(settings.get("tradeoff", ""))
+    row = {
+        "experiment_id": evaluation.run,
+        "date": evaluation.entry.get("ended", ""),
+        "train_recall": counts["recall"] if split == corpus.TRAIN else None,
+        "test_recall": counts["recall"] if split == corpus.TEST else None,
+        "config_changes": _changes(settings),
+        "split": split,
+        "repeated": bool(counts.get("repeated")),
+        "commit": str(evaluation.manifest.get("code", {}).get("commit", ""))[:12],
+        "against": against,
+        "tradeoff": declared,
+        "verdict": tradeoff.verdict(declared, others.get(against, {}), counts),
+    }
+    for measure in MEASURES:
+        row[measure] = counts.get(measure)
+    return row
+
+
+def _changes(settings: Mapping[str, Any]) -> str:
+    """Every setting that differs from the command's defaults, ``name=value``, or "defaults"."""
+    usual = RealTalkConfig(**COMMAND).values()
+    changes = []
+    for name in sorted(settings.keys() & usual.keys()):
+        if name not in _NO_CHANGES and settings[name] != tables.finite(usual[name]):
+            changes.append(f"{name}={settings[name]}")
+    return " ".join(changes) or "defaults"
+
+
+def is_test(chats: Sequence[Chat]) -> bool:
+    """Whether any of the chats belongs to the test split, whatever folder it was read from."""
+    return any(corpus.split_of(chat) == corpus.TEST for chat in chats)
+
+
+def check_test_split(config: RealTalkConfig) -> bool:
+    """Whether this is a repeated scoring of the test split; RunError where it is not allowed.
+
+    Without ``final`` the test split is not scored at all. With it, the same levers are scored once; a second
+    time needs ``force`` and is marked. Other splits pass freely.
+    """
+    if config.data != "realtalk" or config.split == corpus.TRAIN:
+        return False
+    if not config.final:
+        refuse_test_split()
+    levers = tables.finite(config.levers())
+    scored = []
+    for evaluation in _evaluations():
+        settings = evaluation.settings
+        if settings.get("final") and levers == {name: settings.get(name) for name in levers}:
+            scored.append(evaluation.run)
+    if scored and not config.force:
+        wrong = f"the test split was already scored with these levers (run {scored[0]!r})"
+        cure = "Score it again with force=true only if you must: it will be marked as repeated"
+        raise RunError(f"{wrong}; the result is in its manifest. {cure}")
+    return bool(scored)
+
+
+def refuse_test_split() -> NoReturn:
+    """Say why the test split is not scored."""
+    raise RunError(
+        "chats 8 to 10 are the test split; scoring them needs final=true, once, after all choices were made "
+        "on the train split (split=train)"
+    )
