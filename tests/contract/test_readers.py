@@ -143,7 +143,7 @@ SAMPLES = [
     ("notebooks.runner.load", "01_x.ipynb", BOOK, json.dumps, plain),
     ("notebooks.sweeps.read", "s.yaml", SWEEP, yaml.safe_dump, plain),
     ("realtalk.arcs.read", "arcs.json", {"format": "crs-arc-1", "cases": [{"name": "a", "chat": "c", "question": "q", "phases": [["1"], ["2"]]}]}, json.dumps, lambda place, read: read(place, [])),
-    ("realtalk.corpus.read_chat", "Chat_1_A.json", CHAT, json.dumps, plain),
+    ("realtalk.parse.read_chat", "Chat_1_A.json", CHAT, json.dumps, plain),
     ("retrieval.store.read_header", "index.json", {"kind": "kind", "n": 2}, json.dumps, lambda place, read: read(place.parent, "kind")),
     ("simulate.config.iter_dialogues", "dialogues.jsonl", [TALK], lines, of_run),
     ("simulate.config.iter_dialogues", "manifest.json", MANIFEST, json.dumps, of_manifest),
