@@ -7,7 +7,7 @@ Source: docs/cosrec.md, section 6; pooling: Voorhees and Harman (2005), TREC.
 
 import hashlib
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -217,22 +217,23 @@ class Answers:
         if self.assessment.kind == "relevance":
             tables.write_whole(folder / "qrels.qrels", self._qrels())
         elif self.assessment.kind == "quality":
-            ratings = [{talk.id: self._ratings(talk)} for talk in self.assessment.talks]
-            tables.write_jsonl(folder / "quality.jsonl", ratings)
+            self._write(folder / "quality.jsonl", self._ratings)
         else:
-            intents = [{talk.id: self._intents(talk)} for talk in self.assessment.talks]
-            views = [{talk.id: self._annotations(talk)} for talk in self.assessment.talks]
-            tables.write_jsonl(folder / "intents.jsonl", intents)
-            tables.write_jsonl(folder / "intent_annotations.jsonl", views)
+            self._write(folder / "intents.jsonl", self._intents)
+            self._write(folder / "intent_annotations.jsonl", self._annotations)
             (folder / "qrels.qrels").unlink(missing_ok=True)
         return corpus.load(out, self.assessment.partition)
 
+    def _write(self, path: Path, make: Callable[[Conversation], object]) -> None:
+        """Write a line for each conversation."""
+        tables.write_jsonl(path, [{talk.id: make(talk)} for talk in self.assessment.talks])
+
     def _qrels(self) -> str:
-        judgments = []
-        for item, grade in self.final.items():
+        lines = []
+        for item in sorted(self.final, key=str.split):
             name, document = item.split()
-            judgments.append((name, document, grade))
-        return "".join(f"{name} 0 {document} {grade}\n" for name, document, grade in sorted(judgments))
+            lines.append(f"{name} 0 {document} {self.final[item]}\n")
+        return "".join(lines)
 
     def _complete(self, items: Iterable[str]) -> list[str]:
         """The assessors who answered all of some questions."""

@@ -96,7 +96,7 @@ def _signals(talk: Conversation) -> dict[str, float]:
     """Facts of a conversation that need no rater: lengths, questions, repetition, form."""
     texts = talk.texts()
     user = talk.texts("U")
-    speakers = "".join(line.speaker for line in talk.utterances)
+    speakers = talk.speakers
     tokens = words(" ".join(texts))
     pairs = list(pairwise(tokens))
     return {

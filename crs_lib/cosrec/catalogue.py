@@ -135,9 +135,10 @@ def _check_settings(work: Path, options: Options) -> None:
     settings = options.model_dump(include=_CONTENT)
     if path.exists():
         begun = json.loads(path.read_text(encoding="utf-8"))["settings"]
-        differ = [
-            f"{key}: {begun[key]} there, {settings[key]} now" for key in begun if begun[key] != settings[key]
-        ]
+        differ = []
+        for key, value in begun.items():
+            if value != settings[key]:
+                differ.append(f"{key}: {value} there, {settings[key]} now")
         if differ:
             other = "; ".join(differ)
             raise RunError(f"{paths.shown(work)} has other settings ({other}); use them or remove it")

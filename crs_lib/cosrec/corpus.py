@@ -2,7 +2,7 @@
 
 import codecs
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Generic, NamedTuple, NotRequired, TypeVar
@@ -124,7 +124,7 @@ def _hashes(folder: Path) -> dict[str, str]:
 
 
 def load(folder: Path, name: str) -> Partition:
-    """One partition. Only its conversations must be there; the rest may be absent and is named. Raises
+    """One partition. Only its conversations must be there; the rest may be absent. Raises
     RunError for a missing partition, InputError (file, line, what was found) for what breaks the data
     contract: no JSON, no UTF-8, several keys in a line, an id twice or unknown, an intent type, rating or
     grade that is none, a text that is none, a turn that the conversation does not have.
@@ -156,7 +156,6 @@ def read_partition(base: Path) -> Partition:
         intents=_read(base / _INTENTS, _CURATED, _intents, talks),
         users=_users(talks, profiles, keywords),
         qrels=qrels,
-        absent=tuple(name for name in _FILES if name not in hashes),
         hashes=hashes,
     )
 
@@ -232,7 +231,8 @@ def _conversation(line: _Line[str]) -> Conversation:
     return Conversation(line.id, tuple(utterances))
 
 
-def _check_turns(line: _Line[T], turns: Sequence[int]) -> None:
+def _check_turns(line: _Line[list[_AnnotatedRecord]] | _Line[list[_CuratedRecord]]) -> None:
+    turns = [record["utterance"] for record in line.value]
     for last, turn in pairwise([-1, *turns]):
         if not last < turn < line.turns:
             expected = f"expected ascending user turns below {line.turns}"
@@ -240,7 +240,7 @@ def _check_turns(line: _Line[T], turns: Sequence[int]) -> None:
 
 
 def _annotated(line: _Line[list[_AnnotatedRecord]]) -> tuple[AnnotatedTurn, ...]:
-    _check_turns(line, [record["utterance"] for record in line.value])
+    _check_turns(line)
     turns = []
     for record in line.value:
         cells = tuple(map(tuple, record["intent_annotations"]))
@@ -249,7 +249,7 @@ def _annotated(line: _Line[list[_AnnotatedRecord]]) -> tuple[AnnotatedTurn, ...]
 
 
 def _intents(line: _Line[list[_CuratedRecord]]) -> tuple[Intent, ...]:
-    _check_turns(line, [record["utterance"] for record in line.value])
+    _check_turns(line)
     intents = []
     for record in line.value:
         turn = record["utterance"]

@@ -74,12 +74,10 @@ class Stock:
         return _by_user(self.products.values())
 
     def _make(self, collection: str, spec: str) -> Retriever:
-        if collection == "passages":
-            texts = {name: passage.search_text() for name, passage in self.passages.items()}
-        elif collection == "titles":
-            texts = {name: product.title for name, product in self.products.items()}
-        else:
-            texts = {name: product.search_text() for name, product in self.products.items()}
+        records: Mapping[str, Any] = self.passages if collection == "passages" else self.products
+        texts = {}
+        for name, record in records.items():
+            texts[name] = record.title if collection == "titles" else record.search_text()
         if spec == "bm25":
             return Lexical(texts, self.k1, self.b)
         return build(spec, texts)

@@ -311,7 +311,7 @@ def _encoder_names(vectors: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-_LEARNED: dict[tuple[object, ...], IntentModel] = {}
+_models: dict[tuple[object, ...], IntentModel] = {}  # remembered for the process
 
 
 def learned(crowd: Partition, name: str, vectors: str = "auto", data: Training | None = None) -> IntentModel:
@@ -323,13 +323,13 @@ def learned(crowd: Partition, name: str, vectors: str = "auto", data: Training |
     if entry.facts.get("vectors"):
         names = _encoder_names(vectors)
     key = (entry.make, names, *sorted(crowd.hashes.items()))
-    if crowd.hashes and key in _LEARNED:
-        return _LEARNED[key]
+    if crowd.hashes and key in _models:
+        return _models[key]
     if data is None:
         data = Training.of(crowd)
     model = entry.make(names) if entry.facts.get("vectors") else entry.make()
-    _LEARNED[key] = model.fit(data)
-    return _LEARNED[key]
+    _models[key] = model.fit(data)
+    return _models[key]
 
 
 def compare(crowd: Partition, curated: Partition, seed: int = 0, vectors: str = "auto") -> pd.DataFrame:

@@ -26,7 +26,7 @@ def shares(turn: AnnotatedTurn) -> dict[str, float]:
     annotators = max(1, len(turn.cells))
     parts = {}
     for kind in INTENTS:
-        votes = [any(need.type == kind for need in cell) for cell in turn.cells]
+        votes = [kind in view for view in turn.views]
         parts[kind] = sum(votes) / annotators
     return parts
 
@@ -116,10 +116,9 @@ def intent_agreement(crowd: Partition, **draws: Any) -> pd.DataFrame:
     rows: list[dict[str, object]] = []
     for name, records in crowd.annotations.items():
         for record in records:
-            for rater, cell in enumerate(record.cells):
-                kinds = frozenset(label.type for label in cell)
-                row = {kind: int(kind in kinds) for kind in INTENTS}
-                rows.append({"item": f"{name}_{record.turn}", "rater": rater, _SETS: kinds, **row})
+            for rater, view in enumerate(record.views):
+                row = {kind: int(kind in view) for kind in INTENTS}
+                rows.append({"item": f"{name}_{record.turn}", "rater": rater, _SETS: frozenset(view), **row})
     views = pd.DataFrame(rows, columns=["item", "rater", *INTENTS, _SETS])
     levels = dict.fromkeys(INTENTS, "nominal")
     levels[_SETS] = "masi"
@@ -229,7 +228,6 @@ def human_ceiling(crowd: Partition, seed: int = 0) -> pd.DataFrame:
 def _views(record: AnnotatedTurn) -> Labels:
     """(annotators, intents) of 0 and 1."""
     rows = []
-    for cell in record.cells:
-        kinds = {need.type for need in cell}
-        rows.append([int(kind in kinds) for kind in INTENTS])
+    for view in record.views:
+        rows.append([int(kind in view) for kind in INTENTS])
     return np.array(rows, dtype=np.int64).reshape(len(rows), len(INTENTS))

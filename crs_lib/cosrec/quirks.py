@@ -39,7 +39,7 @@ def _conversations(partition: Partition) -> Iterator[Located]:
 
 
 def _of_form(talk: Conversation) -> Iterator[Oddity]:
-    speakers = "".join(line.speaker for line in talk.utterances)
+    speakers = talk.speakers
     if not speakers.startswith("U"):
         yield "does not start with the user", speakers[:4]
     if speakers.endswith("U"):
@@ -98,8 +98,8 @@ def _of_record(record: AnnotatedTurn) -> Iterator[Oddity]:
     for intent, share in shares(record).items():
         if share == 0.5:
             yield "annotators split in halves", f": {intent}"
-    for annotator, cell in enumerate(record.cells):
-        if len({need.type for need in cell}) < len(cell):
+    for annotator, view in enumerate(record.views):
+        if len(view) < len(record.cells[annotator]):
             yield "an intent type twice in one annotation", f", #{annotator}"
 
 

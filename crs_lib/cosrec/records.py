@@ -44,6 +44,11 @@ class Conversation(NamedTuple):
         """Positions of the user's utterances: ``turns[t]`` is where user turn ``t`` stands."""
         return [position for position, line in enumerate(self.utterances) if line.speaker == "U"]
 
+    @property
+    def speakers(self) -> str:
+        """Who speaks in each line, U or S."""
+        return "".join(line.speaker for line in self.utterances)
+
     def texts(self, speakers: str = "US") -> list[str]:
         """What was said, by some of the speakers, in order."""
         return [text for speaker, text in self.utterances if speaker in speakers]
@@ -81,6 +86,14 @@ class AnnotatedTurn(NamedTuple):
 
     turn: int
     cells: tuple[tuple[IntentLabel, ...], ...]
+
+    @property
+    def views(self) -> list[set[str]]:
+        """The intents that each annotator gave."""
+        views: list[set[str]] = []
+        for cell in self.cells:
+            views.append({label.type for label in cell})
+        return views
 
 
 class Intent(NamedTuple):
@@ -140,7 +153,7 @@ def topic(name: str) -> Topic:
 
 @dataclass(frozen=True)
 class Partition:
-    """One of raw, crowd, curated; what its folder lacks is empty and named in ``absent``."""
+    """One of raw, crowd, curated; what its folder lacks is empty; ``hashes`` are of its files."""
 
     name: str
     conversations: dict[str, Conversation]
@@ -149,7 +162,6 @@ class Partition:
     intents: dict[str, tuple[Intent, ...]] = field(default_factory=dict)
     users: dict[str, tuple[Buyer, ...]] = field(default_factory=dict)
     qrels: Qrels = field(default_factory=dict)
-    absent: tuple[str, ...] = ()
     hashes: Mapping[str, str] = field(default_factory=dict)
 
     def all_intents(self) -> list[Intent]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -79,13 +79,7 @@ def heuristic_rewrites(partition: Partition) -> dict[str, dict[str, str]]:
     return rewrites
 
 
-class _Pair(NamedTuple):
-    """A candidate, the canonical reference, and all references."""
-
-    conversation: str
-    text: str
-    canonical: str
-    variants: Sequence[str]
+_PAIR = ["conversation", "text", "canonical", "variants"]  # a candidate beside its references
 
 
 def score_rewrites(
@@ -101,8 +95,8 @@ def score_rewrites(
         pairs = []
         for intent in partition.all_intents():
             text = texts.get(intent.id, "")
-            pairs.append(_Pair(intent.conversation, text, intent.canonical, intent.variants))
-        rows += _scored(name, pairs, **draws)
+            pairs.append((intent.conversation, text, intent.canonical, intent.variants))
+        rows += _scored(name, pd.DataFrame(pairs, columns=_PAIR), **draws)
     return pd.DataFrame(rows)
 
 
@@ -117,34 +111,36 @@ def human_rewrites(partition: Partition, **draws: Any) -> pd.DataFrame:
         for position, variant in enumerate(variants):
             if len(variants) > 1 and variant != intent.canonical:
                 others = variants[:position] + variants[position + 1 :]
-                pairs.append(_Pair(intent.conversation, variant, intent.canonical, others))
-    return pd.DataFrame(_scored("one annotator", pairs, **draws))
+                pairs.append((intent.conversation, variant, intent.canonical, others))
+    return pd.DataFrame(_scored("one annotator", pd.DataFrame(pairs, columns=_PAIR), **draws))
 
 
-def _scored(name: str, pairs: Sequence[_Pair], **draws: Any) -> list[dict[str, Any]]:
+def _scored(name: str, pairs: pd.DataFrame, **draws: Any) -> list[dict[str, Any]]:
     """A row for each kind of reference."""
-    canonical = [[pair.canonical] for pair in pairs]
-    variants = [pair.variants for pair in pairs]
+    canonical = pairs["canonical"].map(lambda text: [text])
     return [
-        _row(name, "canonical", pairs, canonical, **draws),
-        _row(name, "any variant", pairs, variants, **draws),
+        _row(name, "canonical", pairs, list(canonical), **draws),
+        _row(name, "any variant", pairs, list(pairs["variants"]), **draws),
     ]
 
 
 def _row(
-    name: str, kind: str, pairs: Sequence[_Pair], references: Sequence[Sequence[str]], **draws: Any
+    name: str, kind: str, pairs: pd.DataFrame, references: Sequence[Sequence[str]], **draws: Any
 ) -> dict[str, Any]:
     row: dict[str, Any] = {"system": name, "reference": kind}
-    scores = pd.DataFrame({"system": name, "conversation": [pair.conversation for pair in pairs]})
+    if pairs.empty:
+        row.update(dict.fromkeys([*SENTENCE, "BLEU"], float("nan")), n=0)
+        return row
+    texts = list(pairs["text"])
     for measure, function in SENTENCE.items():
-        each = [function(pair.text, allowed) for pair, allowed in zip(pairs, references, strict=True)]
-        row[measure] = float(np.mean(each)) if each else float("nan")
-        if measure == _SHOWN_WITH_INTERVAL and each:
+        scores = list(map(function, texts, references))
+        row[measure] = float(np.mean(scores))
+        if measure == _SHOWN_WITH_INTERVAL:
+            table = pairs.assign(system=name, score=scores)
             design = Design(scenario="conversation", value="score", **draws)
-            interval = cluster_bootstrap(scores.assign(score=each), design).iloc[0]
+            interval = cluster_bootstrap(table, design).iloc[0]
             row["low"] = float(interval["low"])
             row["high"] = float(interval["high"])
-    texts = [pair.text for pair in pairs]
-    row["BLEU"] = bleu(texts, references) if pairs else float("nan")
+    row["BLEU"] = bleu(texts, references)
     row["n"] = len(pairs)
     return row

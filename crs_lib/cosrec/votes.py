@@ -35,7 +35,7 @@ def of_conversation(crowd: Partition, name: str) -> Floats:
         for annotator in range(annotators):
             if not record.cells:
                 continue
-            kinds = {label.type for label in record.cells[annotator % len(record.cells)]}
+            kinds = record.views[annotator % len(record.cells)]
             if kinds:
                 votes[turn, annotator] = [(kind in kinds) / len(kinds) for kind in (*INTENTS, None)]
     return votes

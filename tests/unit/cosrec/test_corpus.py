@@ -68,7 +68,6 @@ def test_ratings_users_and_intents_are_read(tmp_path):
     assert read.ratings["C_1"][0].logicality == 3
     assert read.intents["C_1"][0].canonical == "light tent"  # as long as "small tent", but first
     assert read.users["C_1"] == (("A", None, ("cheap", "")), ("B", "likes light things", ("light",)))
-    assert read.absent == ("intent_annotations.jsonl",)
 
 
 BROKEN_LINES = {

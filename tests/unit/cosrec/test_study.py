@@ -29,41 +29,65 @@ def results(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_the_audit_is_written():
-    found = STUDY.run("corpus", CorpusSettings(run="a"))
-    folder = paths.run_folder("cosrec", "a")
-    assert len(pd.read_csv(folder / "quirks.csv")) == len(found["quirks"]) > 0
-    assert set(pd.read_csv(folder / "claims.csv")["verdict"]) == {"another corpus", "not verifiable"}
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory):
+    """The results folder of a finished audit, and its tables."""
+    folder = tmp_path_factory.mktemp("results")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CRS_RESULTS", str(folder))
+        tables = STUDY.run("corpus", CorpusSettings(run="a"))
+    return folder, tables
+
+
+@pytest.fixture
+def place(audited, results, monkeypatch):
+    """The folder of the figures, beside the finished audit."""
+    monkeypatch.setenv("CRS_RESULTS", str(audited[0]))
+    monkeypatch.setenv("CRS_FIGURES", str(results))
+    return results
+
+
+def test_the_audit_is_written(audited, place):
+    folder, tables = audited
+    run = folder / "cosrec" / "a"
+    assert len(tables["quirks"]) > 0
+    assert len(pd.read_csv(run / "quirks.csv")) == len(tables["quirks"])
+    assert set(pd.read_csv(run / "claims.csv")["verdict"]) == {"another corpus", "not verifiable"}
     manifest = runs.read_manifest("cosrec", "a")["stages"]["corpus"]
-    assert manifest["status"] == "finished" and "curated/qrels.qrels" in manifest["inputs"]
+    assert manifest["status"] == "finished"
+    assert "curated/qrels.qrels" in manifest["inputs"]
+
+
+def score(results, grade, run="b", curated=8):
+    """The evaluation of runs that rank the judged documents by a function of their grades, by name."""
+    source = part_of_sample(results / "source", curated=curated)
+    qrels = corpus.load(source, "curated").qrels
+    for name, function in grade.items():
+        hits = {topic: ranked({d: function(g) for d, g in grades.items()}) for topic, grades in qrels.items()}
+        write_run(results / "mine" / f"{name}.run", hits, name)
+    folder = str(results / "mine")
+    return STUDY.run("evaluate", ScoreSettings(run=run, source=str(source), runs=folder, resamples=50))
 
 
 @pytest.mark.slow
 def test_runs_of_anybody_are_scored(results):
-    source = part_of_sample(results / "source", curated=8)
-    curated = corpus.load(source, "curated")
-    for name, sign in (("best", 1.0), ("worst", -1.0)):
-        run = {t: ranked({d: sign * g for d, g in grades.items()}) for t, grades in curated.qrels.items()}
-        write_run(results / "mine" / f"{name}.run", run, name)
-    config = ScoreSettings(run="b", source=str(source), runs=str(results / "mine"), resamples=50)
-    found = STUDY.run("evaluate", config)
-    means = found["means"][found["means"]["measure"] == "nDCG@10"].set_index(["kind", "system"])["mean"]
-    assert means["search", "best"] == means["recommendation", "best"] == 1.0
-    assert means["search", "worst"] < means["search", "random order of the pool"] < 1.0
-    assert found["joint"].empty  # nobody said where the turns were routed
-    assert found["links"].empty and (found["differences"]["diff"] > 0).all()
+    tables = score(results, {"best": float, "worst": lambda grade: -grade})
+    means = tables["means"][tables["means"]["measure"] == "nDCG@10"]
+    mean = means.set_index(["kind", "system"])["mean"]
+    assert mean["search", "best"] == 1.0
+    assert mean["recommendation", "best"] == 1.0
+    assert mean["search", "worst"] < mean["search", "random order of the pool"] < 1.0
+    assert tables["joint"].empty  # nobody said where the turns were routed
+    assert tables["links"].empty
+    assert (tables["differences"]["diff"] > 0).all()
     assert (paths.run_folder("cosrec", "b") / "differences.csv").is_file()
 
 
 @pytest.mark.slow
 def test_one_run_alone_has_nothing_to_compare(results):
-    source = part_of_sample(results / "source", curated=4)
-    curated = corpus.load(source, "curated")
-    run = {topic: ranked(dict.fromkeys(grades, 1.0)) for topic, grades in curated.qrels.items()}
-    write_run(results / "mine" / "one.run", run, "one")
-    mine = str(results / "mine")
-    found = STUDY.run("evaluate", ScoreSettings(run="c", source=str(source), runs=mine, resamples=20))
-    assert found["differences"].empty and set(found["by_reader"]["reader"]) == {"generic", "user"}
+    tables = score(results, {"one": lambda grade: 1.0}, run="c", curated=4)
+    assert tables["differences"].empty
+    assert set(tables["by_reader"]["reader"]) == {"generic", "user"}
 
 
 @pytest.mark.usefixtures("place")
@@ -77,9 +101,9 @@ def test_stages_and_tables_that_are_not_there_are_told():
 @pytest.mark.slow
 def test_people_on_a_part_of_the_sample(results):
     source = part_of_sample(results / "source", crowd=10, curated=6)
-    found = STUDY.run("people", ScoreSettings(run="e", source=str(source), resamples=20, vectors="none"))
-    assert set(found["intents"]["model"]) == {"views", "annotators"}
-    assert found["rewriting"]["system"].iloc[-1] == "one annotator"
+    tables = STUDY.run("people", ScoreSettings(run="e", source=str(source), resamples=20, vectors="none"))
+    assert set(tables["intents"]["model"]) == {"views", "annotators"}
+    assert tables["rewriting"]["system"].iloc[-1] == "one annotator"
     assert (paths.run_folder("cosrec", "e") / "people_noise.csv").is_file()
 
 
@@ -91,41 +115,29 @@ def test_settings_are_checked(kind, name):
 
 def test_systems_have_names_of_their_own():
     config = RetrieveSettings()
-    names = [paths.slug(system.name) for system in config.systems()]
-    assert len(set(names)) == len(config.retrievers) * (len(config.rewriters) + 1)
+    names = {paths.slug(system.name) for system in config.systems()}
+    assert len(names) == len(config.retrievers) * (len(config.rewriters) + 1)
     assert not any(system.personal for system in RetrieveSettings(mapping="").systems())
 
 
-@pytest.fixture(scope="module")
-def audited(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("results")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CRS_RESULTS", str(folder))
-        STUDY.run("corpus", CorpusSettings(run="a"))
-    return folder
-
-
-@pytest.fixture
-def place(audited, results, monkeypatch):
-    monkeypatch.setenv("CRS_RESULTS", str(audited))
-    monkeypatch.setenv("CRS_FIGURES", str(results))
-    return results
+@pytest.mark.usefixtures("place")
+def test_the_files_give_the_ratings_that_the_corpus_gives(audited):
+    ratings = audit.conversation_ratings(audited[1]["corpus"])
+    bars = figure_table("a", "average_ratings")
+    aspects = figure_table("a", "aspect_ratings")
+    pd.testing.assert_frame_equal(bars, audit.average_rating_counts(ratings))
+    pd.testing.assert_frame_equal(aspects, audit.aspect_rating_counts(ratings))
+    assert set(bars["n_conversations"]) == {len(ratings)}
+    assert bars["conversations"].sum() == len(ratings)
+    assert aspects.groupby("aspect")["conversations"].sum().tolist() == [len(ratings)] * 4
 
 
 @pytest.mark.usefixtures("place")
-def test_the_files_give_what_the_corpus_gives():
-    found = corpus.load_all("sample")
-    ratings = audit.conversation_ratings(found)
-    bars, aspects = figure_table("a", "average_ratings"), figure_table("a", "aspect_ratings")
-    pd.testing.assert_frame_equal(bars, audit.average_rating_counts(ratings))
-    pd.testing.assert_frame_equal(aspects, audit.aspect_rating_counts(ratings))
-    assert set(bars["n_conversations"]) == {len(ratings)} == {bars["conversations"].sum()}
-    assert aspects.groupby("aspect")["conversations"].sum().tolist() == [len(ratings)] * 4
+def test_the_files_give_the_judgments_that_the_corpus_gives(audited):
     judged = figure_table("a", "judgments")
-    per_intent = audit.judgments_per_intent(found["curated"])
-    every = dict.fromkeys(("not relevant", "partially relevant", "highly relevant"), len(per_intent))
-    assert judged.groupby("grade")["intents"].sum().to_dict() == every
-    assert set(judged["n_intents"]) == {len(per_intent)}
+    intents = len(audit.judgments_per_intent(audited[1]["corpus"]["curated"]))
+    assert judged.groupby("grade")["intents"].sum().to_dict() == dict.fromkeys(audit.GRADES, intents)
+    assert set(judged["n_intents"]) == {intents}
 
 
 @pytest.mark.slow
@@ -133,8 +145,11 @@ def test_the_command_finds_the_study_of_a_run(place, capsys):
     assert main(["figures", "--run", "a"]) == 0
     lines = capsys.readouterr().out.splitlines()
     drawn = [line.rsplit("/", 1)[1] for line in lines if line.startswith("drawn: ")]
-    names = [name for name in registered.names("cosrec") if name != "cosrec_systems"]
-    assert drawn == [f"{name}.{kind}" for name in names for kind in ("png", "pdf")] + ["captions.md"]
+    expected = []
+    for name in registered.names("cosrec"):
+        if name != "cosrec_systems":
+            expected += [f"{name}.png", f"{name}.pdf"]
+    assert drawn == [*expected, "captions.md"]
     left = "left out: cosrec_systems: no finished 14_cosrec_evaluate in run 'a'; make it with"
     assert lines[-1].startswith(left)
     assert sorted(path.name for path in (place / "cosrec-a").iterdir()) == sorted(drawn)
