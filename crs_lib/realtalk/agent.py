@@ -101,8 +101,8 @@ def node_forms(text: str, model: bool) -> dict[str, str]:
     if text == RULE or (text == "auto" and not model):
         return forms
     if text in ("auto", MODEL):
-        asked = _ASKED_OF_A_MODEL if text == "auto" else WITH_A_MODEL
-        return forms | dict.fromkeys(asked, MODEL)
+        nodes = _ASKED_OF_A_MODEL if text == "auto" else WITH_A_MODEL
+        return forms | dict.fromkeys(nodes, MODEL)
     for part in text.split(","):
         node, _, form = part.strip().partition("=")
         if node not in NODES or form not in (RULE, MODEL):
@@ -280,11 +280,11 @@ class Agent:
 
     def _node(self, name: str) -> Callable[[AgentState], AgentState]:
         """A node in its form, which also writes the trace."""
-        rule: Callable[[AgentState], AgentState] = getattr(self, name)
+        by_rule: Callable[[AgentState], AgentState] = getattr(self, name)
         form = self.forms[name]
 
         def run(state: AgentState) -> AgentState:
-            update = rule(state)
+            update = by_rule(state)
             note = ""
             if form == MODEL and self.model is not None:
                 update, note = self.model.decide(name, self.index, state, update)

@@ -137,9 +137,9 @@ def _fusions(index: ChatIndex, plan: QueryPlan, scores: channels.Scores) -> Step
     """The steps that add channels up."""
     full = channels.default_weights(index.encoder)
     placed = {**_PLAIN, "other speaker": full["other speaker"], "stated day": full["stated day"]}
-    return {
-        "z-sum of the three": channels.fuse(index, plan, scores, _PLAIN, _ALONE),
-        "+ speaker and stated day": channels.fuse(index, plan, scores, placed, _ALONE),
-        "+ neighbours": channels.fuse(index, plan, scores, placed),
-        "hand fusion: + exchanges and message priors": channels.fuse(index, plan, scores, full),
-    }
+    steps: StepScores = {}
+    steps["z-sum of the three"] = channels.fuse(index, plan, scores, _PLAIN, _ALONE)
+    steps["+ speaker and stated day"] = channels.fuse(index, plan, scores, placed, _ALONE)
+    steps["+ neighbours"] = channels.fuse(index, plan, scores, placed)
+    steps["hand fusion: + exchanges and message priors"] = channels.fuse(index, plan, scores, full)
+    return steps

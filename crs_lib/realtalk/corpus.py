@@ -134,9 +134,9 @@ def split_of(chat: Chat) -> str:
     return TEST if LAST_TRAIN < chat_number <= LAST_TEST else OTHER
 
 
-def resembles(one: Sequence[int], two: Sequence[int]) -> bool:
+def resembles(sketch: Sequence[int], other: Sequence[int]) -> bool:
     """Whether two sketches are of the same talk: they share a fifth of the shorter one."""
-    first, second = set(one), set(two)
+    first, second = set(sketch), set(other)
     least = min(len(first), len(second))
     return least > 0 and len(first & second) >= _ALIKE * least
 

@@ -16,6 +16,7 @@ from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.levels import GAP_SECONDS
 from crs_lib.realtalk.query import Record
+from crs_lib.realtalk.scoring import Predicted
 from crs_lib.realtalk.wording import learn_names
 
 _CATEGORIES = (1, 2, 3)  # columns of every table; others follow where a chat has them
@@ -26,15 +27,12 @@ def chats(corpus_chats: Sequence[Chat]) -> pd.DataFrame:
     """One row a chat: split, sessions, messages, photos, questions by category, raw evidence strings."""
     rows = []
     for chat in corpus_chats:
-        row: dict[str, Any] = {
-            "chat": chat.name,
-            "split": corpus.split_of(chat),
-            "sessions": len(set(chat.sessions)),
-            "messages": len(chat.messages),
-            "bursts": _bursts(chat),
-            "photos": sum(message.photo for message in chat.messages),
-            "questions": len(chat.questions),
-        }
+        row: dict[str, Any] = {"chat": chat.name, "split": corpus.split_of(chat)}
+        row["sessions"] = len(set(chat.sessions))
+        row["messages"] = len(chat.messages)
+        row["bursts"] = _bursts(chat)
+        row["photos"] = sum(message.photo for message in chat.messages)
+        row["questions"] = len(chat.questions)
         categories = Counter(question.category for question in chat.questions)
         for category in sorted({*_CATEGORIES, *categories}):
             row[f"category {category}"] = categories[category]
@@ -72,8 +70,8 @@ def quirks(corpus_chats: Sequence[Chat]) -> pd.DataFrame:
     """One row a kind of oddity, of the files and of the annotated evidence: count, chats, an example."""
     every: list[Quirk] = []
     for chat in corpus_chats:
-        every += [quirk.inside(chat.name) for quirk in chat.quirks]
-        every += [quirk.inside(chat.name) for quirk in _evidence_quirks(chat)]
+        for quirk in [*chat.quirks, *_evidence_quirks(chat)]:
+            every.append(quirk.inside(chat.name))
     report = quirks_table(every, ["chat", "where"])
     counts = quirk_counts(report, [], "chat", ("count", "chats"), "where", ["quirk"])
     return counts.sort_values("quirk", ignore_index=True)
@@ -95,11 +93,14 @@ def _slip(chat: Chat, text: str) -> str:
     names = corpus.read_ids(text, chat)
     if not names:
         return "evidence not readable"
-    missing = [name for name in names if name not in chat.position]
-    for name in missing:
+    slip = "evidence string repaired"
+    for name in names:
+        if name in chat.position:
+            continue
+        slip = "evidence id that does not exist"
         if corpus.photo_neighbour(chat, name) is not None:
             return "evidence id of a dropped photo"
-    return "evidence id that does not exist" if missing else "evidence string repaired"
+    return slip
 
 
 def questions(corpus_chats: Sequence[Chat], reading: str = corpus.VALID) -> pd.DataFrame:
@@ -116,18 +117,17 @@ def questions(corpus_chats: Sequence[Chat], reading: str = corpus.VALID) -> pd.D
             positions = sorted(gold.get(question.index, ()))
             sessions = len(corpus.sessions_of(chat, positions))
             people = plan.make(question.text, names, chat.today).speakers
-            exact = [text in chat.position for text in question.evidence]
+            odd = not question.evidence or not chat.position.keys() >= set(question.evidence)
             own = sum(chat.messages[position].speaker in people for position in positions)
             name = f"{chat.name} {question.index}"
-            odd = not exact or not all(exact)
             rows.append((chat.name, name, len(positions), sessions, sessions > 1, odd, len(people), own))
     return pd.DataFrame(rows, columns=list(_QUESTIONS))
 
 
-def spoken(asked: pd.DataFrame) -> pd.DataFrame:
+def spoken(questions: pd.DataFrame) -> pd.DataFrame:
     """One row an evidence message of a question that names one person: ``own`` where that person said it."""
-    one = asked[(asked["named"] == 1) & (asked["gold"] > 0)]
-    rows = one.loc[one.index.repeat(one["gold"]), ["question", "own"]]
+    single = questions[(questions["named"] == 1) & (questions["gold"] > 0)]
+    rows = single.loc[single.index.repeat(single["gold"]), ["question", "own"]]
     return rows.assign(own=rows.groupby("question").cumcount() < rows["own"])
 
 
@@ -144,9 +144,9 @@ def thread_pairs(indexes: Sequence[ChatIndex]) -> pd.DataFrame:
         chance = _joined_by_chance(thread, session)
         name = index.chat.name
         for question, positions in corpus.gold(index.chat).items():
-            for one, two in combinations(sorted(positions), 2):
-                if session[one] != session[two]:
-                    joined = float(thread[one] >= 0 and thread[one] == thread[two])
+            for first, second in combinations(sorted(positions), 2):
+                if session[first] != session[second]:
+                    joined = float(thread[first] >= 0 and thread[first] == thread[second])
                     rows.append((name, f"{name} {question}", joined, chance))
     return pd.DataFrame(rows, columns=["chat", "question", "joined", "by_chance"])
 
@@ -172,11 +172,12 @@ def trace(chat: Chat, record: Record) -> pd.DataFrame:
     """One row a gold message of a question: id, rank as candidate, rank after re-ranking, whether selected,
     the bucket that it ends in, and its words. Ranks count from 1; null where it is not in that checkpoint.
     """
-    candidates = [chat.position[name] for name in record["candidates"]]
-    reranked = [chat.position[name] for name in record["ranked"]][: int(record["kept"])]
-    selected = {chat.position[name] for name in record["selected"]}
+    predicted = Predicted(record, chat, chat.asked[record["qa_index"]])
+    candidates = predicted.positions("candidates")
+    reranked = predicted.positions("ranked")[: int(record["kept"])]
+    selected = predicted.positions("selected")
     rows = []
-    for position in corpus.evidence(chat, chat.asked[record["qa_index"]]).positions:
+    for position in corpus.evidence(chat, predicted.question).positions:
         message = chat.messages[position]
         bucket = measures.bucket(position, candidates, reranked, selected)
         ranks = (_rank(position, candidates), _rank(position, reranked))

@@ -80,19 +80,16 @@ def _row(evaluation: _Evaluation, others: Mapping[str, Mapping[str, Any]]) -> di
     split = settings["split"] if settings["data"] == "realtalk" else "other"
     against = str(settings.get("against", ""))
     declared = str(settings.get("tradeoff", ""))
-    row = {
-        "experiment_id": evaluation.run,
-        "date": evaluation.entry.get("ended", ""),
-        "train_recall": counts["recall"] if split == corpus.TRAIN else None,
-        "test_recall": counts["recall"] if split == corpus.TEST else None,
-        "config_changes": _changes(settings),
-        "split": split,
-        "repeated": bool(counts.get("repeated")),
-        "commit": str(evaluation.manifest.get("code", {}).get("commit", ""))[:12],
-        "against": against,
-        "tradeoff": declared,
-        "verdict": tradeoff.verdict(declared, others.get(against, {}), counts),
-    }
+    row: dict[str, Any] = {"experiment_id": evaluation.run, "date": evaluation.entry.get("ended", "")}
+    row["train_recall"] = counts["recall"] if split == corpus.TRAIN else None
+    row["test_recall"] = counts["recall"] if split == corpus.TEST else None
+    row["config_changes"] = _changes(settings)
+    row["split"] = split
+    row["repeated"] = bool(counts.get("repeated"))
+    row["commit"] = str(evaluation.manifest.get("code", {}).get("commit", ""))[:12]
+    row["against"] = against
+    row["tradeoff"] = declared
+    row["verdict"] = tradeoff.verdict(declared, others.get(against, {}), counts)
     for measure in MEASURES:
         row[measure] = counts.get(measure)
     return row

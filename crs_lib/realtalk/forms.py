@@ -111,8 +111,9 @@ class LLMForm:
             return ruled
         question = state["question"]
         reply = self._ask("retriever", _object(wordings={**_TEXTS, "maxItems": 3}), question=question)
-        wordings = [wording.strip() for wording in reply["wordings"]]
-        plans = [state["plan"]._replace(first_person=wording) for wording in wordings if wording]
+        plans = []
+        for wording in filter(None, map(str.strip, reply["wordings"])):
+            plans.append(state["plan"]._replace(first_person=wording))
         if not plans:
             raise _UnusableReplyError("the retriever gave no wording")
         scores = dict(ruled["channels"])
@@ -145,11 +146,10 @@ class LLMForm:
         """3 to 15 ids out of every message of the best segments; also beyond the first of the ranking.
         Windows are read one by one and each names its ids; together at most 15, best ranked first.
         """
-        earlier = set(state["ranked"])
         named = dict.fromkeys(self._named(index, state))
         if not named:
             raise _UnusableReplyError("the selector named no message")
-        ranked = [*state["ranked"], *(position for position in named if position not in earlier)]
+        ranked = list(dict.fromkeys([*state["ranked"], *named]))
         rank = {position: number for number, position in enumerate(ranked)}
         chosen = sorted(named, key=rank.__getitem__)[:MOST]
         ruled_only = [position for position in ruled["selected"] if position not in chosen]
@@ -202,11 +202,9 @@ class LLMForm:
         titles = [shorten(text.strip(), 80) for text in reply["titles"]]
         conclusions = [shorten(text.strip(), 240) for text in reply["conclusions"]]
         if all(titles):
-            phases = [phase._replace(title=text) for phase, text in zip(phases, titles, strict=True)]
+            phases = _with(phases, "title", titles)
         if all(conclusions):
-            phases = [
-                phase._replace(conclusion=text) for phase, text in zip(phases, conclusions, strict=True)
-            ]
+            phases = _with(phases, "conclusion", conclusions)
         return phases
 
     def _ask(self, role: str, schema: Mapping[str, Any], **values: str) -> dict[str, Any]:
@@ -225,6 +223,14 @@ class LLMForm:
                 _LOG.warning("no language model (%s); the rules go on without it", error)
             raise _UnusableReplyError(f"the {role} got no reply ({error})") from error
         return record
+
+
+def _with(phases: Sequence[Phase], field: str, texts: Sequence[str]) -> list[Phase]:
+    """The phases with other texts in a field."""
+    changed = []
+    for phase, text in zip(phases, texts, strict=True):
+        changed.append(phase._replace(**{field: text}))  # type: ignore[arg-type]
+    return changed
 
 
 def _first(chosen: Sequence[int], others: Iterable[int]) -> list[int]:

@@ -76,7 +76,11 @@ class ChatIndex:
     @cached_property
     def days(self) -> NDArray[np.float64]:
         """The day of each message, as a number; NaN where it has no time."""
-        return np.array([m.time.toordinal() if m.time else np.nan for m in self.chat.messages])
+        days = np.full(self.size, np.nan)
+        for message in self.chat.messages:
+            if message.time:
+                days[message.position] = message.time.toordinal()
+        return days
 
     @cached_property
     def tokens(self) -> list[list[str]]:
@@ -156,8 +160,10 @@ class ChatIndex:
     @cached_property
     def owner(self) -> NDArray[np.intp]:
         """The segment of each message."""
-        sizes = [segment.end - segment.start for segment in self.segments]
-        return np.repeat(np.arange(len(sizes)), sizes).astype(np.intp)
+        owner = np.empty(self.size, dtype=np.intp)
+        for number, segment in enumerate(self.segments):
+            owner[segment.start : segment.end] = number
+        return owner
 
     @cached_property
     def segment_vectors(self) -> Floats:

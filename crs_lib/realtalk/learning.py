@@ -67,11 +67,11 @@ def for_chat(
     return learn(questions, ", ".join(teachers))
 
 
-def _same_talk(one: Chat, two: Chat) -> bool:
+def _same_talk(chat: Chat, other: Chat) -> bool:
     """Whether two files hold the same conversation: equal messages, or a fifth of the shorter one's longer
     texts shared. Two conversations hardly share any of those by chance.
     """
-    return one.digest == two.digest or corpus.resembles(one.sketch, two.sketch)
+    return chat.digest == other.digest or corpus.resembles(chat.sketch, other.sketch)
 
 
 def not_of(chat: Chat, others: Sequence[Chat]) -> list[Chat]:

@@ -114,8 +114,11 @@ def _labels(chat: Chat, spans: Sequence[Range]) -> list[tuple[str, ...]]:
     mean = everywhere.total() / max(len(spans), 1)
     labels = []
     for count in counts:
-        weight = {word: count[word] * np.log1p(mean / everywhere[word]) for word in count}
-        labels.append(tuple(sorted(count, key=lambda word: (-weight[word], word))[:_LABELLED]))
+        weighted = []
+        for word, times in count.items():
+            weight = times * np.log1p(mean / everywhere[word])
+            weighted.append((-weight, word))
+        labels.append(tuple(word for _, word in sorted(weighted)[:_LABELLED]))
     return labels
 
 
@@ -161,7 +164,8 @@ def read(chat: Chat) -> Signals:
     days = []
     for message in chat.messages:
         spans = find_dates(message.text, message.time.date()) if message.time else []
-        signals = _signals_of(message) | {"when_words": len(spans)}
+        signals = _signals_of(message)
+        signals["when_words"] = len(spans)
         rows.append([signals[name] for name in COLUMNS])
         days.append(spans)
     return Signals(np.array(rows, dtype=np.float32).reshape(-1, len(COLUMNS)), days)
@@ -188,19 +192,19 @@ def _signals_of(message: ChatMessage) -> dict[str, float]:
 
     good, bad = count("good"), count("bad")
     entities = {word.lower() for word in _ENTITY.findall(text)}
-    return {
-        "length": len(tokens),
-        "question": "?" in text,
-        "first_person": count("first_person") / size,
-        "second_person": count("second_person") / size,
-        "reaction": bool(_pattern("reaction").match(text)),
-        "photo": message.photo,
-        "number": sum(any(map(str.isdigit, token)) for token in tokens),
-        "money": bool(_pattern("money").search(text)),
-        "past_words": len(_pattern("past").findall(text)),
-        "future_words": len(_pattern("future").findall(text)),
-        "entities": len(entities),
-        "quoted": len(_QUOTED.findall(text)),
-        "mood": (good - bad) / max(good + bad, 1),
-        "conflict": count("conflict"),
-    }
+    signals: dict[str, float] = {}
+    signals["length"] = len(tokens)
+    signals["question"] = "?" in text
+    signals["first_person"] = count("first_person") / size
+    signals["second_person"] = count("second_person") / size
+    signals["reaction"] = bool(_pattern("reaction").match(text))
+    signals["photo"] = message.photo
+    signals["number"] = sum(any(map(str.isdigit, token)) for token in tokens)
+    signals["money"] = bool(_pattern("money").search(text))
+    signals["past_words"] = len(_pattern("past").findall(text))
+    signals["future_words"] = len(_pattern("future").findall(text))
+    signals["entities"] = len(entities)
+    signals["quoted"] = len(_QUOTED.findall(text))
+    signals["mood"] = (good - bad) / max(good + bad, 1)
+    signals["conflict"] = count("conflict")
+    return signals

@@ -131,9 +131,10 @@ class _Story:
         parts = _joined(self._filled(parts), self._limits.least)
         counts = [self._count_words(part) for part in parts]
         everywhere = sum(counts, Counter[str]())
-        return [
-            self._phase(part, _title(count, everywhere)) for part, count in zip(parts, counts, strict=True)
-        ]
+        story = []
+        for part, count in zip(parts, counts, strict=True):
+            story.append(self._phase(part, _title(count, everywhere)))
+        return story
 
     def _score(self, position: int) -> float:
         return self._scores.get(position, _UNSCORED)
@@ -150,9 +151,10 @@ class _Story:
         first = self._best_first(leads.values())
         order = list(dict.fromkeys([*first, *best]))
         staying = set(order[: self._limits.soft_cap])
-        return [
-            position for position in part if position in staying or self._score(position) >= self._limits.bar
-        ]
+        for position in part:
+            if self._score(position) >= self._limits.bar:
+                staying.add(position)
+        return sorted(staying)
 
     def _filled(self, parts: Sequence[list[int]]) -> list[list[int]]:
         """Phases with further scored messages of their own segments, then sessions, up to ``least`` each."""
@@ -169,18 +171,20 @@ class _Story:
         """Scored messages that no phase has: those of the part's segments, then of its sessions."""
         neighbours: list[int] = []
         for group in (self._index.owner, self._index.session):
-            own = {int(group[position]) for position in part}
+            own = set(group[list(part)].tolist())
             free = self._scores.keys() - used - set(neighbours)
-            neighbours += self._best_first(position for position in free if int(group[position]) in own)
+            inside = [position for position in free if int(group[position]) in own]
+            neighbours += self._best_first(inside)
         return neighbours
 
     def _count_words(self, part: Sequence[int]) -> Counter[str]:
         """How often each word of content of more than two letters stands in a phase."""
         count: Counter[str] = Counter()
         for position in part:
-            count.update(words(self._index.chat.messages[position].text))
-        stop = stop_words()
-        return Counter({word: n for word, n in count.items() if word not in stop and len(word) > 2})
+            for word in words(self._index.chat.messages[position].text):
+                if len(word) > 2 and word not in stop_words():
+                    count[word] += 1
+        return count
 
     def _phase(self, part: Sequence[int], title: str) -> Phase:
         messages = [self._index.chat.messages[position] for position in part]
@@ -189,15 +193,12 @@ class _Story:
         statements = [message for message in messages if not message.text.rstrip().endswith("?")]
         last = statements[-1] if statements else messages[-1]
         uncertain = sum(self._score(position) < self._limits.bar for position in part)
-        return Phase(
-            title=title,
-            ids=tuple(message.id for message in messages),
-            start=min(times).isoformat() if times else None,
-            end=max(times).isoformat() if times else None,
-            summary=_line(lead),
-            uncertain=round(uncertain / len(part), 3),
-            conclusion=_line(last),
-        )
+        share = round(uncertain / len(part), 3)
+        ids = tuple(self._index.chat.ids(part))
+        start = end = None
+        if times:
+            start, end = min(times).isoformat(), max(times).isoformat()
+        return Phase(title, ids, start, end, _line(lead), share, _line(last))
 
 
 def _line(message: ChatMessage) -> str:
@@ -235,11 +236,11 @@ def _strength(index: ChatIndex, before: int, after: int) -> float:
     """How clearly a story breaks between two messages: the silence (log hours) plus the change of topic
     (1 - cosine).
     """
-    one, two = index.chat.messages[before], index.chat.messages[after]
+    earlier, later = index.chat.messages[before], index.chat.messages[after]
     vectors = index.vectors.sentences
     strength = 0.0
-    if one.time and two.time:
-        silence = max(0.0, (two.time - one.time).total_seconds())
+    if earlier.time and later.time:
+        silence = max(0.0, (later.time - earlier.time).total_seconds())
         strength = float(np.log1p(silence / 3600))
     return strength + (1 - float(vectors[before] @ vectors[after]))
 

@@ -37,39 +37,36 @@ def predict(
     """
     agent = Agent(index, ranker, config, model)
     questions = index.chat.questions[: agent.config.questions or None]
-    made_with = {
-        "encoder": index.encoder,
-        "tuned": index.tuned,
-        "ranker": ranker.name,
-        "learnt_from": ranker.origin,
-        "selection": agent.config.selection,
-        "mode": "agent",
-        "engine": agent.engine,
-        "forms": agent.forms,
-        "llm": model.name if model else "",
-    }
+    made_with: dict[str, Any] = {"encoder": index.encoder, "tuned": index.tuned}
+    made_with["ranker"] = ranker.name
+    made_with["learnt_from"] = ranker.origin
+    made_with["selection"] = agent.config.selection
+    made_with["mode"] = "agent"
+    made_with["engine"] = agent.engine
+    made_with["forms"] = agent.forms
+    made_with["llm"] = model.name if model else ""
     results = agent.ask([question.text for question in questions])
     for question, result in zip(questions, results, strict=True):
         yield {**_record(index.chat, question, result), "made_with": dict(made_with)}
 
 
 def _record(chat: Chat, question: ChatQuestion, result: Result) -> dict[str, Any]:
-    return {
-        "chat": chat.name,
-        "qa_index": question.index,
-        "question": question.text,
-        "plan": result.plan._asdict(),
-        "candidates": chat.ids(result.candidates),
-        "ranked": chat.ids(result.ranked),
-        "kept": len(result.reranked),
-        "scores": result.scores,
-        "selected": chat.ids(result.selected),
-        "narrative": chat.ids(result.narrative),
-        "phases": [phase._asdict() for phase in result.phases],
-        "answer": result.answer._asdict(),
-        "trace": result.trace,
-        "timings": {"rounds": result.rounds, "seconds": None},
-    }
+    record: dict[str, Any] = {}
+    record["chat"] = chat.name
+    record["qa_index"] = question.index
+    record["question"] = question.text
+    record["plan"] = result.plan._asdict()
+    record["candidates"] = chat.ids(result.candidates)
+    record["ranked"] = chat.ids(result.ranked)
+    record["kept"] = len(result.reranked)
+    record["scores"] = result.scores
+    record["selected"] = chat.ids(result.selected)
+    record["narrative"] = chat.ids(result.narrative)
+    record["phases"] = [phase._asdict() for phase in result.phases]
+    record["answer"] = result.answer._asdict()
+    record["trace"] = result.trace
+    record["timings"] = {"rounds": result.rounds, "seconds": None}
+    return record
 
 
 # ── how sure an answer is ────────────────────────────────────────────────────────────────────────────
@@ -89,7 +86,8 @@ def confidence(index: ChatIndex, record: Record) -> float:
     question = record["question"]
     plan = index.plan(question)
     (scores,) = channels.scores(index, [question], [plan])
-    best = max(float(scores["tokens"][index.chat.position[name]]) for name in record["ranked"][:_BEST])
+    near = [index.chat.position[name] for name in record["ranked"][:_BEST]]
+    best = float(scores["tokens"][near].max())
     usual = answers.FAR["minilm"]
     scaled = best * usual / answers.FAR.get(index.main, usual)
     strange = _strange_names(index, question)
@@ -100,10 +98,12 @@ def confidence(index: ChatIndex, record: Record) -> float:
 def _strange_names(index: ChatIndex, question: str) -> int:
     """How many capitalised words behind the first mean no speaker and stand nowhere in the chat."""
     capitalised = set(re.findall(r"\b[A-Z][a-z]+\b", question.partition(" ")[2]))
-    strange = 0
+    strange = set()
     for name in capitalised.difference(wording.named(question, index.names)):
-        strange += any(not len(index.having(stem)) for stem in wording.content_words(name))
-    return strange
+        for stem in wording.content_words(name):
+            if not len(index.having(stem)):
+                strange.add(name)
+    return len(strange)
 
 
 def read(path: Path, chats: Iterable[Chat]) -> list[dict[str, Any]]:

@@ -65,14 +65,11 @@ def _question_row(item: Predicted, reading: str) -> Row:
     candidates, ranked, selected = map(item.positions, ("candidates", "ranked", "selected"))
     reranked = set(ranked[: int(item.record["kept"])])
     whole = evidence.set_score(selected, gold)
-    row: Row = {
-        "chat": item.chat.name,
-        "qa_index": item.question.index,
-        "category": item.question.category,
-        "kind": item.record["plan"]["kind"],
-        "gold": len(gold),
-        "sessions": len(corpus.sessions_of(item.chat, annotated.positions)),
-    }
+    row: Row = {"chat": item.chat.name, "qa_index": item.question.index}
+    row["category"] = item.question.category
+    row["kind"] = item.record["plan"]["kind"]
+    row["gold"] = len(gold)
+    row["sessions"] = len(corpus.sessions_of(item.chat, annotated.positions))
     row.update(evidence.rank_scores(ranked, gold))
     row["recall"] = whole.recall
     row["precision"] = whole.precision
@@ -81,9 +78,9 @@ def _question_row(item: Predicted, reading: str) -> Row:
     row["size"] = whole.size
     row["density"] = len(candidates) / len(item.chat.messages)
     row["unresolvable"] = len(annotated.unresolved)
-    buckets = [evidence.bucket(position, set(candidates), reranked, set(selected)) for position in gold]
-    for bucket in evidence.BUCKETS[1:]:
-        row[bucket] = buckets.count(bucket)
+    row.update(dict.fromkeys(evidence.BUCKETS[1:], 0))
+    for position in gold:
+        row[evidence.bucket(position, set(candidates), reranked, set(selected))] += 1
     return row
 
 
@@ -92,17 +89,19 @@ def gold_ids(predictions: Sequence[Record], chats: Sequence[Chat], reading: str)
     rows = []
     for record, chat, question in _predicted(predictions, chats):
         gold = chat.ids(corpus.evidence(chat, question, reading).positions)
-        checkpoints = {
-            "candidates": record["candidates"],
-            "reranked": record["ranked"][: int(record["kept"])],
-            "selected": record["selected"],
-            "narrative": record["narrative"],
-        }
+        reranked = record["ranked"][: int(record["kept"])]
         row: Row = {"chat": chat.name, "qa_index": question.index, "gold": gold}
-        for name, ids in checkpoints.items():
-            row[name] = [gold_id for gold_id in gold if gold_id in set(ids)]
+        row["candidates"] = _common(gold, record["candidates"])
+        row["reranked"] = _common(gold, reranked)
+        row["selected"] = _common(gold, record["selected"])
+        row["narrative"] = _common(gold, record["narrative"])
         rows.append(row)
     return rows
+
+
+def _common(gold: Sequence[str], ids: Sequence[str]) -> list[str]:
+    """The gold ids that are among the ids, in their order."""
+    return [name for name in gold if name in set(ids)]
 
 
 def need_gold(frame: pd.DataFrame, reading: str) -> None:
@@ -211,15 +210,21 @@ def narratives(
 ) -> pd.DataFrame:
     """One row an ARC case: how the predicted phases of its question cover the gold phases."""
     by_name = {chat.name: chat for chat in chats}
-    by_question = {(str(record["chat"]), record["question"]): record for record in predictions}
+    by_question = {}
+    for record in predictions:
+        by_question[str(record["chat"]), record["question"]] = record
     rows = []
     for case in cases:
-        record = by_question.get((case.chat, case.question))
-        if record is None:
+        if (case.chat, case.question) not in by_question:
             continue
+        record = by_question[case.chat, case.question]
         position = by_name[case.chat].position
-        predicted = [[position[name] for name in phase["ids"]] for phase in record["phases"]]
-        gold = [[position[name] for name in phase.ids] for phase in case.phases]
+        predicted = []
+        for phase in record["phases"]:
+            predicted.append([position[name] for name in phase["ids"]])
+        gold = []
+        for gold_phase in case.phases:
+            gold.append([position[name] for name in gold_phase.ids])
         score = evidence.arc_score(predicted, gold)
         row = {"case": case.name, "chat": case.chat, **score._asdict()}
         row["in_order"] = evidence.in_order(predicted)
@@ -248,25 +253,26 @@ def _answer_row(item: Predicted, expected: str) -> Row:
     text = answer["text"]
     ranked = item.positions("ranked")
     best = item.chat.messages[ranked[0]].text if ranked else ""
-    return {
-        "chat": item.chat.name,
-        "qa_index": item.question.index,
-        "category": item.question.category,
-        "abstained": text is None,
-        "exact": evidence.answer_exact(text or "", expected),
-        "token_f1": evidence.answer_f1(text, expected) if text else 0.0,
-        "date_accuracy": _date_accuracy(answer, expected, item.chat),
-        "baseline_exact": evidence.answer_exact(best, expected),
-        "baseline_f1": evidence.answer_f1(best, expected),
-    }
+    row: Row = {}
+    row["chat"] = item.chat.name
+    row["qa_index"] = item.question.index
+    row["category"] = item.question.category
+    row["abstained"] = text is None
+    row["exact"] = evidence.answer_exact(text or "", expected)
+    row["token_f1"] = evidence.answer_f1(text, expected) if text else 0.0
+    row["date_accuracy"] = _date_accuracy(answer, expected, item.chat)
+    row["baseline_exact"] = evidence.answer_exact(best, expected)
+    row["baseline_f1"] = evidence.answer_f1(best, expected)
+    return row
 
 
 def _date_accuracy(answer: Mapping[str, Any], expected: str, chat: Chat) -> float:
     """Whether the answer's days meet those of the annotated answer; NaN where that names no day."""
     today = chat.today or dt.date(2000, 1, 1)
-    expected_days = [
-        span for span in find_dates(expected, today) if (span.end - span.start).days <= _MOST_DAYS
-    ]
+    expected_days = []
+    for span in find_dates(expected, today):
+        if (span.end - span.start).days <= _MOST_DAYS:
+            expected_days.append(span)
     if not expected_days:
         return math.nan
     if answer["days"]:
@@ -276,7 +282,10 @@ def _date_accuracy(answer: Mapping[str, Any], expected: str, chat: Chat) -> floa
         if not named:
             return 0.0
         first, last = named[0].start, named[0].end
-    return float(any(first <= span.end and span.start <= last for span in expected_days))
+    for span in expected_days:
+        if first <= span.end and span.start <= last:
+            return 1.0
+    return 0.0
 
 
 def answer_means(frame: pd.DataFrame) -> pd.DataFrame:

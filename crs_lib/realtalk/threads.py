@@ -29,17 +29,17 @@ def join(segments: Sequence[TopicSegment], vectors: NDArray[np.float32], encoder
     """
     group_of = list(range(len(segments)))
     members = {number: [number] for number in group_of}
-    for one, two in _links(segments, vectors, encoder):
-        into, other = group_of[one], group_of[two]
+    for first, second in _links(segments, vectors, encoder):
+        into, other = group_of[first], group_of[second]
         if into == other or len(members[into]) + len(members[other]) > _LONGEST:
             continue
         members[into] += members.pop(other)
         for number in members[into]:
             group_of[number] = into
     threads = []
+    session = np.array([segment.session for segment in segments])
     for group in members.values():
-        sessions = {segments[number].session for number in group}
-        if len(sessions) > 1:
+        if len(np.unique(session[group])) > 1:
             threads.append(tuple(sorted(group)))
     return sorted(threads)
 
@@ -67,9 +67,8 @@ def _shared_words(segments: Sequence[TopicSegment]) -> NDArray[np.float64]:
     for segment in segments:
         counts.update(segment.label)
     least, most = _RARE
-    rare = sorted(word for word, count in counts.items() if least <= count <= most)
+    rare = [word for word, count in counts.items() if least <= count <= most]
     has = np.zeros((len(segments), len(rare)))
     for number, segment in enumerate(segments):
-        for column, word in enumerate(rare):
-            has[number, column] = word in segment.label
+        has[number] = np.isin(rare, segment.label)
     return np.minimum(_SHARED_WORD * (has @ has.T), _MOST_SHARED * _SHARED_WORD)

@@ -107,8 +107,8 @@ def learn_names(chat: Chat) -> dict[str, str]:
 
 def _calls(chat: Chat) -> dict[str, Counter[str]]:
     """How often each capitalised word calls or introduces each of the two speakers."""
-    one, two = chat.speakers
-    partner = {one: two, two: one}
+    first, second = chat.speakers
+    partner = {first: second, second: first}
     calls: dict[str, Counter[str]] = defaultdict(Counter)
     for message in chat.messages:
         if message.speaker in partner:
