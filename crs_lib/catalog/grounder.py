@@ -5,8 +5,8 @@ Matching is by whole words on folded text (:mod:`crs_lib.core.text`): case and a
 (:mod:`crs_lib.catalog.rules`). Source: docs/metrics.md, section 1.
 """
 
-import re
-from collections.abc import Container, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -14,115 +14,24 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from crs_lib.catalog import fields, lexicon, rules
+from crs_lib.catalog import fields, lexicon, polarity, rules, titles
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.catalog.fields import ALL_FIELDS
-from crs_lib.catalog.rules import Context, Matcher, Rule, no_rule, value_rule
+from crs_lib.catalog.rules import Context, Matcher, Rule
+from crs_lib.catalog.titles import Foreign
 from crs_lib.core.dialogue import Dialogue, Mark
-from crs_lib.core.text import fold, shorten, words
+from crs_lib.core.text import fold, words
 
-_MARKED = re.compile(
-    r"“([^“”\n]{1,120})”|\"([^\"\n]{1,120})\"|«([^«»\n]{1,120})»|‘([^‘’\n]{1,120})’(?!\w)"
-    r"|\*{1,3}([^*\n]{1,120})\*{1,3}|(?<!\w)_{1,2}([^_\n]{1,120})_{1,2}(?!\w)"
-)
-_YEAR = re.compile(r"\s*[(\[](?:18|19|20)\d\d[)\]]")
-_LAST_YEAR = re.compile(r"\s*[(\[](\d{4})[)\]]\s*$")
-_SMALL = "of|the|and|a|an|in|on|at|to|for|from|with|by|or|as|de|la|le|les|du|des|el|los|y|und|der|die|das|di"
-_WORD = r"[A-Z0-9À-ÖØ-Þ][\w'’.&:!?-]{0,40}(?:,(?!\s{1,3}(?:and|or)\b))?"
-_BEFORE_YEAR = re.compile(
-    rf"(?<!\w)({_WORD}(?:\s{{1,3}}(?:{_WORD}|(?:{_SMALL})\b|[&–-])){{0,11}})\s{{0,3}}[(\[](?:18|19|20)\d\d[)\]]"
-)
-_OPENERS = frozenset(
-    "also and but check consider enjoy finally how if is like maybe next now or perhaps recommend see so "
-    "suggest take then these this those try watch what while yes".split()
-)
-_LONGEST = 12  # words; a longer stretch is a sentence
+_CACHED = 1024  # texts whose matches are cached: the systems of a scenario hear mostly the same words
 _LOOKED_AT = 50_000  # characters of a reply
 
 
-class _Mention(NamedTuple):
+class Mention(NamedTuple):
     """A title found in a text: half-open character range, the item, and how many items bear the title."""
 
     start: int
     end: int
     item: int
     n_same_title: int
-
-
-class Foreign(NamedTuple):
-    """A title outside the catalogue, as a half-open character range and as it is written."""
-
-    start: int
-    end: int
-    title: str
-
-
-def _marked(text: str) -> list[Foreign]:
-    """Stretches between quotation or emphasis marks that are written like a title."""
-    out = []
-    for match in _MARKED.finditer(text):
-        group = match.lastindex or 1
-        blank = _YEAR.sub(lambda year: " " * len(year[0]), match[group])  # places stay as they are
-        inner = blank.strip(" ,.;:")
-        words = inner.split()
-        if not words or len(words) > _LONGEST or not (inner[0].isupper() or inner[0].isdigit()):
-            continue
-        if len(words) > 2 and sum(word[0].isupper() for word in words) < 2:
-            continue  # a quoted sentence has one capital
-        if len(words) == 1 and all(map(lexicon.is_common, fold(inner).split())):
-            continue
-        start = match.start(group) + blank.index(inner)
-        end = start + len(inner)
-        out.append(Foreign(start, end, text[start:end]))
-    return out
-
-
-def _before_year(text: str) -> list[Foreign]:
-    """Runs of capitalised words right before a year in brackets, without the words that lead up to them."""
-    out = []
-    for match in _BEFORE_YEAR.finditer(text):
-        run = match[1].rstrip(" ,")
-        end = match.start(1) + len(run)
-        while " " in run and run.split()[0].lower().strip(",") in _OPENERS:
-            run = run.split(maxsplit=1)[1]
-        out.append(Foreign(end - len(run), end, run))
-    return out
-
-
-def films_named(catalog: Catalog, names: Sequence[str]) -> tuple[tuple[int, ...], list[str]]:
-    """The films that ids and titles name (a year in brackets decides), and the names not in the catalogue."""
-    items: dict[int, None] = {}
-    unknown: list[str] = []
-    for name in names:
-        item = catalog.id_index.get(name.strip())
-        if item is None:
-            index, year = catalog.title_index, _LAST_YEAR.search(name)
-            same = index.get(fold(name)) or index.get(fold(without_year(name)), ())
-            of_year = (one for one in same if year and catalog.items[one].year == int(year[1]))
-            item = next(of_year, same[0] if same else None)
-        if item is None:
-            unknown.append(shorten(" ".join(name.split()), 200))
-        else:
-            items[item] = None
-    return tuple(items), unknown
-
-
-def without_year(title: str) -> str:
-    """A title without the year in brackets at its end."""
-    return _LAST_YEAR.sub("", title)
-
-
-def cut(text: str, foreign: Sequence[Foreign]) -> str:
-    """The text without the sentences that name one of these titles; empty where nothing is left."""
-    kept, position = [], 0
-    for end in [*(m.end() for m in re.finditer(r"[.!?…]+[\"”’»*_)]*(?=\s)|\n", text)), len(text)]:
-        if not any(one.start < end and position < one.end for one in foreign):
-            kept.append(text[position:end])
-        position = max(position, end)
-    return " ".join("".join(kept).split())
-
-
-_KEPT = 1024  # texts whose matches are kept: the systems of a scenario hear mostly the same words
 
 
 class Match(NamedTuple):
@@ -135,32 +44,66 @@ class Match(NamedTuple):
     code: int
     rejected: str
 
+    @property
+    def length(self) -> int:
+        """Its number of characters."""
+        return self.end - self.start
+
+
+class _Titles(NamedTuple):
+    """The titles of a catalogue: their forms, and by the form's number its items and the rule of it."""
+
+    matcher: Matcher
+    items: list[tuple[int, ...]]
+    rules: list[Rule]
+
 
 class Grounder:
-    """Finds titles and concepts (of ``active_fields``: those of TAS) in texts; InputError for no field."""
+    """Finds the titles and concepts of a catalogue in texts.
+
+    Parameters
+    ----------
+    catalog : Catalog
+        Whose concepts and titles are looked for.
+    active_fields : sequence of str, optional
+        The fields whose values count; by default those of the topic adaptation score.
+
+    Raises
+    ------
+    InputError
+        For a field that there is none of.
+
+    Examples
+    --------
+    >>> from crs_lib.catalog import sources
+    >>> sorted(Grounder(sources.load()).topic_set("a French comedy"))
+    ['genre=comedy', 'language=french']
+    """
 
     def __init__(self, catalog: Catalog, active_fields: Sequence[str] | None = None) -> None:
         self.catalog = catalog
-        scored = [name for name, row in catalog.fields.items() if row.in_tas]
-        wanted = scored if active_fields is None else active_fields
-        self.active_fields = tuple(fields.get(name).name for name in wanted)
+        if active_fields is None:
+            active_fields = [name for name, row in catalog.fields.items() if row.in_tas]
+        self.active_fields = tuple(catalog.field(name).name for name in active_fields)
         self._everyday = catalog.everyday_words | lexicon.words("common words")
-        self._cues = rules.film_cues().union(words(" ".join(catalog.words.values())))
+        own_words = words(" ".join(catalog.words.values()))
+        self._cues = rules.film_cues().union(own_words)
         spellings = self._spellings()
         self._matcher = Matcher(list(spellings), self._everyday)
         self._meanings = list(spellings.values())
-        self._audited = lru_cache(_KEPT)(self._audit)
-        self._titled = lru_cache(_KEPT)(self._find_titles)
+        self._audited = lru_cache(_CACHED)(self._audit)
+        self._titled = lru_cache(_CACHED)(self._find_titles)
 
     def _spellings(self) -> dict[str, list[tuple[int, Rule]]]:
         """The codes that a folded spelling stands for, each with its rule."""
-        terms = self.catalog.vocabulary
-        table: dict[str, list[tuple[int, Rule]]] = {}
-        for code, (name, value) in enumerate(zip(terms.field, terms.value, strict=True)):
-            if name in self.active_fields:
-                row = ALL_FIELDS[name]
-                for form in row.forms(value):
-                    table.setdefault(form, []).append((code, value_rule(row.rule, form, self._everyday)))
+        table = defaultdict(list)
+        for code, (name, value) in enumerate(self.catalog.vocabulary.pairs()):
+            if name not in self.active_fields:
+                continue
+            row = self.catalog.fields[name]
+            for form in row.forms(value):
+                rule = rules.value_rule(row.rule, form, self._everyday)
+                table[form].append((code, rule))
         return table
 
     def key(self, code: int) -> str:
@@ -169,7 +112,7 @@ class Grounder:
 
     def keys(self, codes: Iterable[int]) -> list[str]:
         """The concept keys of codes, sorted."""
-        return sorted(map(self.catalog.vocabulary.keys.__getitem__, codes))
+        return sorted(self.key(code) for code in codes)
 
     def field_of(self, code: int) -> str:
         """The field of a code."""
@@ -178,139 +121,174 @@ class Grounder:
     def concepts(self, text: str) -> frozenset[int]:
         """The concept codes of one text; the empty set where nothing is named."""
         near = Context(text, self._cues)
-        return frozenset(
-            code
-            for start, end, form in self._matcher.find(near.tokens)
-            for code, rule in self._meanings[form]
-            if rule is no_rule or not rule(near, start, end)
-        )
+        codes = set()
+        for start, end, form in self._matcher.find(near.tokens):
+            for code, rule in self._meanings[form]:
+                if rule is rules.no_rule or not rule(near, start, end):
+                    codes.add(code)
+        return frozenset(codes)
 
     def ground(self, texts: Sequence[str]) -> list[frozenset[int]]:
         """The concept codes of many texts: :meth:`concepts` of each distinct one."""
-        found = {text: self.concepts(text) for text in dict.fromkeys(texts)}
-        return [found[text] for text in texts]
+        concepts = {text: self.concepts(text) for text in set(texts)}
+        return [concepts[text] for text in texts]
 
     def audit(self, text: str) -> list[Match]:
         """Every match of a text, in order, with the reason for those that were rejected."""
         return list(self._audited(text))
 
     def _audit(self, text: str) -> tuple[Match, ...]:
-        near, terms = Context(text, self._cues), self.catalog.vocabulary
-        found = []
-        for start, end, form in self._matcher.find(near.tokens):
+        near = Context(text, self._cues)
+        vocabulary = self.catalog.vocabulary
+        matches = []
+        for first, last, form in self._matcher.find(near.tokens):
+            start, end = near.span(first, last)
             for code, rule in self._meanings[form]:
-                name, value = terms.field[code], terms.value[code]
-                found.append(Match(*near.span(start, end), name, value, code, rule(near, start, end)))
-        return tuple(sorted(found))
+                rejected = rule(near, first, last)
+                match = Match(start, end, vocabulary.field[code], vocabulary.value[code], code, rejected)
+                matches.append(match)
+        return tuple(sorted(matches))
+
+    def _matched(self, text: str) -> list[Match]:
+        return [match for match in self._audited(text) if not match.rejected]
 
     def audit_table(self, text: str) -> pd.DataFrame:
         """:meth:`audit` as a table: text, field, value, from, to, verdict."""
-        rows = [
-            (text[m.start : m.end], m.field, m.value, m.start, m.end, m.rejected or "matched")
-            for m in self.audit(text)
-        ]
-        return pd.DataFrame(rows, columns=["text", "field", "value", "from", "to", "verdict"])
+        frame = pd.DataFrame(self.audit(text), columns=["from", "to", "field", "value", "code", "verdict"])
+        frame["text"] = [text[match.start : match.end] for match in self.audit(text)]
+        frame["verdict"] = frame["verdict"].replace("", "matched")
+        return frame[["text", "field", "value", "from", "to", "verdict"]]
 
     def annotate(self, dialogue: Dialogue) -> Dialogue:
         """A copy of the dialogue whose turns carry the matched spans, titles included, for display."""
         marks = []
         for turn in dialogue.turns:
-            good = [m for m in self.audit(turn.text) if not m.rejected]
-            good.sort(key=lambda m: (m.start, self.idf[m.code]))  # of two roles the likelier is shown
-            found = [Mark(m.start, m.end, m.field, m.value) for m in good]
-            for mention in self.titles(turn.text):
-                film = self.catalog.items[mention.item]
-                found.append(Mark(mention.start, mention.end, "title", film.title))
-            marks.append(found)
+            marks.append(self._marks(turn.text))
         return dialogue.with_marks(marks, fields.TINTED)
+
+    def _marks(self, text: str) -> list[Mark]:
+        matches = self._matched(text)
+        matches.sort(
+            key=lambda match: (match.start, self.idf[match.code])
+        )  # of two roles the likelier is shown
+        marks = [Mark(match.start, match.end, match.field, match.value) for match in matches]
+        for mention in self.titles(text):
+            title = self.catalog.items[mention.item].title
+            marks.append(Mark(mention.start, mention.end, "title", title))
+        return marks
 
     @cached_property
     def idf(self) -> NDArray[np.float64]:
         """Inverse document frequency of every concept over the catalogue: ln((1+N)/(1+df)) + 1."""
-        return np.asarray(np.log((1 + len(self.catalog)) / (1 + self.catalog.document_frequency)) + 1)
+        ratio = (1 + len(self.catalog)) / (1 + self.catalog.document_frequency)
+        return np.asarray(np.log(ratio) + 1)
 
     def attribute_vector(self, text: str, active_fields: Sequence[str] | None = None) -> NDArray[np.float64]:
         """The idf-weighted presence vector of a text over all concepts, or those of ``active_fields``."""
-        wanted = ALL_FIELDS if active_fields is None else [fields.get(name).name for name in active_fields]
-        codes = [code for code in self.concepts(text) if self.field_of(code) in wanted]
+        if active_fields is None:
+            active_fields = self.active_fields
+        wanted = {self.catalog.field(name).name for name in active_fields}
         vector = np.zeros(len(self.idf))
-        vector[codes] = self.idf[codes]
+        for code in self.concepts(text):
+            if self.field_of(code) in wanted:
+                vector[code] = self.idf[code]
         return vector
 
     def topic_set(self, text: str) -> set[str]:
         """The concept keys ``field=value`` of a text."""
-        return {self.key(code) for code in self.concepts(text)}
+        return set(self.keys(self.concepts(text)))
 
     def find_attribute_in_text(self, field: str, text: str) -> str | None:
         """The value of a field that a text names: the longest, then the first; None if there is none."""
         if field in fields.TITLE_NAMES:
             mentions = self.titles(text)
             return self.catalog.items[mentions[0].item].title if mentions else None
-        name = fields.get(field).name
-        found = [m for m in self.audit(text) if m.field == name and not m.rejected]
-        return min(found, key=lambda m: (m.start - m.end, m.start)).value if found else None
+        name = self.catalog.field(field).name
+        longest = None
+        for match in self._matched(text):
+            if match.field == name and (longest is None or match.length > longest.length):
+                longest = match
+        return longest.value if longest else None
 
     def find_plot_keywords_in_text(self, text: str, limit: int = 5) -> list[str]:
         """The text's whole words that say what some plot is about, in text order, at most ``limit``."""
-        return [word for word in fields.plot_keywords(text) if word in self.catalog.plot_keywords][:limit]
+        keywords = fields.plot_keywords(text)
+        return [word for word in keywords if word in self.catalog.plot_keywords][:limit]
 
-    def titles(self, text: str, prefer: Iterable[int] = ()) -> list[_Mention]:
+    def titles(self, text: str, prefer: Iterable[int] = ()) -> list[Mention]:
         """The titles that a text names, in text order; of two that overlap the longer, of one title the film
         of the year in brackets, of ``prefer``, or the catalogue's first.
         """
         preferred = frozenset(prefer)
         return self._find_titles(text, preferred) if preferred else list(self._titled(text))
 
-    def _find_titles(self, text: str, wanted: Container[int] = ()) -> list[_Mention]:
-        near, (matcher, items, rule_of) = Context(text), self._titles
-        hits = [
-            (start - end, start, end, form)
-            for start, end, form in matcher.find(near.tokens)
-            if not rule_of[form](near, start, end)
-        ]
-        taken, found = [False] * len(near.tokens), []
-        for _, start, end, form in sorted(hits):
-            if any(taken[start:end]):
-                continue
-            taken[start:end] = [True] * (end - start)
-            begin, stop = near.span(start, end)
-            same, year = items[form], rules.year_after(text, stop)
-            of_year = [i for i in same if year is not None and self.catalog.items[i].year == year]
-            item = (of_year or [i for i in same if i in wanted] or same)[0]
-            found.append(_Mention(begin, stop, item, len(same)))
-        return sorted(found)
+    def _find_titles(self, text: str, preferred: Collection[int] = ()) -> list[Mention]:
+        near = Context(text)
+        known = self._titles
+        hits = []
+        for first, last, form in known.matcher.find(near.tokens):
+            if not known.rules[form](near, first, last):
+                hits.append((first - last, first, last, form))
+        free = [True] * len(near.tokens)
+        mentions = []
+        for _, first, last, form in sorted(hits):
+            if all(free[first:last]):
+                free[first:last] = [False] * (last - first)
+                start, end = near.span(first, last)
+                namesakes = known.items[form]
+                item = self._film_meant(namesakes, rules.year_after(text, end), preferred)
+                mentions.append(Mention(start, end, item, len(namesakes)))
+        return sorted(mentions)
+
+    def _film_meant(self, namesakes: Sequence[int], year: int | None, preferred: Collection[int]) -> int:
+        """The film of the year, else a preferred one, else the first."""
+        for item in namesakes:
+            if year is not None and self.catalog.items[item].year == year:
+                return item
+        for item in namesakes:
+            if item in preferred:
+                return item
+        return namesakes[0]
 
     @cached_property
-    def _titles(self) -> tuple[Matcher, list[tuple[int, ...]], list[Rule]]:
-        """The titles' folded forms, the items of each, and the rule by which it counts."""
-        forms, items = list(self.catalog.title_index), list(self.catalog.title_index.values())
-        titles = (self.catalog.items[same[0]].title for same in items)
-        return Matcher(forms, self._everyday), items, [rules.title_rule(t, self._everyday) for t in titles]
+    def _titles(self) -> _Titles:
+        index = self.catalog.title_index
+        title_rules = []
+        for items in index.values():
+            title = self.catalog.items[items[0]].title
+            title_rules.append(rules.title_rule(title, self._everyday))
+        return _Titles(Matcher(list(index), self._everyday), list(index.values()), title_rules)
 
-    def recommended(self, text: str, mentions: Sequence[_Mention] | None = None) -> list[int]:
+    def recommended(self, text: str, mentions: Sequence[Mention] | None = None) -> list[int]:
         """The items, each once, whose titles (``mentions``, if known) a text recommends, in text order."""
-        mentions = self.titles(text) if mentions is None else mentions
-        named = rules.only_named(text, [(m.start, m.end) for m in mentions])
-        return list(dict.fromkeys(m.item for m, only in zip(mentions, named, strict=True) if not only))
+        if mentions is None:
+            mentions = self.titles(text)
+        spans = [mention[:2] for mention in mentions]
+        items: dict[int, None] = {}
+        for mention, only_named in zip(mentions, polarity.only_named(text, spans), strict=True):
+            if not only_named:
+                items[mention.item] = None
+        return list(items)
 
-    def unknown_titles(self, text: str, mentions: Sequence[_Mention], said: str = "") -> list[Foreign]:
-        """The titles outside the catalogue (not in ``mentions``, no value, nor words of the user, ``said``)
+    def unknown_titles(self, text: str, mentions: Sequence[Mention], user_text: str = "") -> list[Foreign]:
+        """The titles outside the catalogue (not in ``mentions``, no value, nor words of ``user_text``)
         that the first 50,000 characters name, in order, each stretch once.
         """
-        found: list[Foreign] = []
-        heard, read = f" {fold(said)} ", text[:_LOOKED_AT]
-        for one in (*_marked(read), *_before_year(read)):
-            overlaps = any(other.start < one.end and one.start < other.end for other in found)
-            if not overlaps and f" {fold(one.title)} " not in heard and not self._known(one, mentions):
-                found.append(one)
-        return sorted(found)
+        user_words = f" {fold(user_text)} "
+        unknown: list[Foreign] = []
+        for stretch in titles.marked_or_dated(text[:_LOOKED_AT]):
+            if any(stretch.overlaps(other) for other in unknown):
+                continue
+            if f" {fold(stretch.title)} " not in user_words and not self._is_known(stretch, mentions):
+                unknown.append(stretch)
+        return sorted(unknown)
 
-    def _known(self, one: Foreign, mentions: Sequence[_Mention]) -> bool:
+    def _is_known(self, stretch: Foreign, mentions: Sequence[Mention]) -> bool:
         """Whether a stretch is a catalogue title or value, or ends as one that was found there."""
-        folded = fold(one.title)
+        folded = fold(stretch.title)
         if not folded or folded in self.catalog.title_index:
             return True
-        if any(one.start < mention.end and abs(mention.end - one.end) <= 1 for mention in mentions):
-            return True
-        values = [match.end - match.start for match in self.audit(one.title) if not match.rejected]
-        return max(values, default=0) >= len(one.title) - 2
+        for mention in mentions:
+            if stretch.start < mention.end and abs(mention.end - stretch.end) <= 1:
+                return True
+        return any(match.length >= len(stretch.title) - 2 for match in self._matched(stretch.title))

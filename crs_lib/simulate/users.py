@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from crs_lib.catalog import fields
+from crs_lib.catalog import phrases
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import ASIDE_FIELDS
 from crs_lib.catalog.grounder import Grounder
@@ -200,7 +200,7 @@ class User:
             before = self.scenario.steps[max(0, step.turn - 2)].state.anchor
             slots["title"] = self._name(before)
             if step.shift.bridge:
-                slots["bridge"] = fields.bridge_phrase(*step.shift.bridge, draw, voice)
+                slots["bridge"] = phrases.bridge_phrase(*step.shift.bridge, draw, voice, self.catalog.fields)
         elif act == "contradiction":
             name = list(voiced)[int(draw.integers(len(voiced)))]
             voiced = {name: voiced[name]}
@@ -213,13 +213,13 @@ class User:
         plain = self.scenario.natural and f"plain_{section}" in prompts.sections("user")
         plain = plain and draw.random() < _PLAIN
         if title and not plain:
-            return fields.question(act, title, draw, voice, small=small)
+            return phrases.question(act, title, draw, voice, small=small)
         slots["title"] = title or slots["title"]
         words = prompts.USER_SETS[voice]
-        if fields.ONE in prompts.sections(words):
-            slots["one"] = self._noun_phrase(voiced, draw, fields.ONE)
+        if phrases.ONE in prompts.sections(words):
+            slots["one"] = self._noun_phrase(voiced, draw, phrases.ONE)
             if step.shift is not None:
-                slots["old_one"] = self._noun_phrase(step.shift.dropped, draw, fields.ONE)
+                slots["old_one"] = self._noun_phrase(step.shift.dropped, draw, phrases.ONE)
         section = f"plain_{section}" if plain else section
         said = prompts.say(words, section, draw, small=small, wish=wish, **slots) if act != EXCLUDE else ""
         if step.situation and act == REFINEMENT:
@@ -237,7 +237,8 @@ class User:
         own = f"plain {noun} {'+'.join(constraints.values())}"
         if self.scenario.natural and own in prompts.sections("user"):
             return prompts.phrase("user", own, draw)
-        return fields.noun_phrase(constraints, draw, self.scenario.voice, noun, self.catalog.code)
+        voice, code, rows = self.scenario.voice, self.catalog.code, self.catalog.fields
+        return phrases.noun_phrase(constraints, draw, voice, noun, code, rows)
 
     def _typed(self, text: str) -> str:
         """The words with the marks and slips of this user, the same in every turn; at natural pace only."""

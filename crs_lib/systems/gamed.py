@@ -121,7 +121,7 @@ class _ConfirmShift(Oracle):
             return found
         self.seen, self.recent = [item for item in self.seen if item not in found.items], ()
         self._named = []
-        said = replies.acknowledge(self.state.constraints, self._draws(turn))
+        said = replies.acknowledge(self.state.constraints, self._draws(turn), self.world.catalog.fields)
         return SystemReply(f"{said} Is that what you mean?", (), self.state.constraints)
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
-from crs_lib.catalog import grounder as grounding
+from crs_lib.catalog import titles as written_titles
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS, YEAR_FIELD
 from crs_lib.core import prompts, rng, safety
@@ -306,7 +306,7 @@ class ModelSystem:
         heard = SaidReply(self.world.grounder, text, utterance, offer.items)
         foreign = heard.unknown()
         if structured and offer.open:
-            items, unknown = grounding.films_named(self.world.catalog, record["recommended"])
+            items, unknown = written_titles.films_named(self.world.catalog, record["recommended"])
             foreign = list(dict.fromkeys([*unknown, *foreign]))
         elif structured:
             by_name = dict(zip(offer.names, offer.items, strict=True))
@@ -333,7 +333,7 @@ class ModelSystem:
             understood = self.read(second, offer, utterance)
             how = "cut" if understood.foreign else "asked again"
         if understood.foreign:
-            text = grounding.cut(understood.text, understood.unknown)
+            text = written_titles.cut(understood.text, understood.unknown)
             mentions = self.world.grounder.titles(text, prefer=offer.items)
             named = {mention.item for mention in mentions}
             items = tuple(item for item in understood.items if item in named)

@@ -192,7 +192,7 @@ class _SlotEcho(Tracker):
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
         draw = self._draws(turn)
         constraints, _ = self.believe(turn, text, user_meta)
-        return SystemReply(replies.acknowledge(constraints, draw), (), constraints)
+        return SystemReply(replies.acknowledge(constraints, draw, self.world.catalog.fields), (), constraints)
 
 
 @SYSTEMS.register("echo")

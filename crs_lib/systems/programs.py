@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crs_lib.catalog.grounder import films_named, without_year
+from crs_lib.catalog.titles import films_named, without_year
 from crs_lib.core.dialogue import SYSTEM, USER
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.text import fold

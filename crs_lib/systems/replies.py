@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from crs_lib.catalog import fields
+from crs_lib.catalog import fields, phrases
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.catalog.cleaning import Item
-from crs_lib.catalog.fields import PLOT, QUESTIONS, Clause
-from crs_lib.catalog.grounder import Foreign, Grounder
+from crs_lib.catalog.fields import ALL_FIELDS, PLOT, QUESTIONS, Clause, Field
+from crs_lib.catalog.grounder import Grounder
+from crs_lib.catalog.item import Item
+from crs_lib.catalog.titles import Foreign
 from crs_lib.core import prompts
 from crs_lib.core.text import listing, words
 from crs_lib.systems import tracker
@@ -112,7 +113,7 @@ def recommend(
     wish = ""
     if kind == RECOMMEND and constraints and draw.random() < restates:
         section = "recommend_wish"
-        wish = fields.noun_phrase(constraints, draw)
+        wish = phrases.noun_phrase(constraints, draw, rows=catalog.fields)
     return prompts.say("system", section, draw, list=listing(parts, "or"), wish=wish)
 
 
@@ -131,7 +132,7 @@ def _naming(catalog: Catalog, item: int) -> _Naming:
         return _Naming(prompts.sections("system")["item_bare"], {"title": film.title})
     clauses: dict[str, Clause] = {}
     slots = {"title": film.title, "year": str(film.year)}
-    for row in fields.most_telling():
+    for row in fields.most_telling(catalog.fields):
         values = film.values.get(row.name)
         if row.in_reply and values:
             clauses[row.name] = row.in_reply
@@ -221,8 +222,10 @@ def wants_more(grounder: Grounder, text: str) -> bool:
     return bool(tracker.read(grounder, text).wanted) or not _MORE.isdisjoint(words(text))
 
 
-def acknowledge(constraints: Mapping[str, str], draw: np.random.Generator) -> str:
+def acknowledge(
+    constraints: Mapping[str, str], draw: np.random.Generator, rows: Mapping[str, Field] = ALL_FIELDS
+) -> str:
     """A sentence that repeats the constraints and recommends nothing."""
     if not constraints:
         return prompts.say("system", "slots_none", draw)
-    return prompts.say("system", "slots", draw, wish=fields.noun_phrase(constraints, draw))
+    return prompts.say("system", "slots", draw, wish=phrases.noun_phrase(constraints, draw, rows=rows))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from crs_lib.catalog.fields import ALL_FIELDS, PERSON_FIELDS
+from crs_lib.catalog.fields import PERSON_FIELDS, Field
 from crs_lib.catalog.grounder import Grounder, Match
 from crs_lib.core.text import spans, words
 
@@ -98,7 +98,7 @@ def read(grounder: Grounder, text: str) -> _ConstraintUpdate:
     titles = [(m.start, m.end) for m in grounder.titles(text)]
     wanted: dict[str, str] = {}
     given_up: dict[str, str] = {}
-    matches = _one_role(grounder.audit(text), words(text), spans(text))
+    matches = _one_role(grounder.audit(text), words(text), spans(text), grounder.catalog.fields)
     for match in matches:
         if any(start <= match.start and match.end <= end for start, end in titles):
             continue
@@ -150,7 +150,10 @@ def _last(cue: re.Pattern[str], clause: str) -> int:
 
 
 def _one_role(
-    matches: Sequence[Match], tokens: Sequence[str], places: Sequence[tuple[int, int]]
+    matches: Sequence[Match],
+    tokens: Sequence[str],
+    places: Sequence[tuple[int, int]],
+    rows: Mapping[str, Field],
 ) -> list[Match]:
     """Accepted matches without those inside a longer one; a value of several fields gets the cued field."""
     good = [m for m in matches if not m.rejected]
@@ -161,13 +164,17 @@ def _one_role(
             for o in good
         )
         same = [o for o in good if (o.start, o.end) == (match.start, match.end)]
-        if not longer and match.field == _role([o.field for o in same], match, tokens, places):
+        if not longer and match.field == _role([o.field for o in same], match, tokens, places, rows):
             chosen.append(match)
     return chosen
 
 
 def _role(
-    options: Sequence[str], match: Match, tokens: Sequence[str], places: Sequence[tuple[int, int]]
+    options: Sequence[str],
+    match: Match,
+    tokens: Sequence[str],
+    places: Sequence[tuple[int, int]],
+    rows: Mapping[str, Field],
 ) -> str:
     """The field that is meant of those which have the value: the one cued by the nearest word before it."""
     if len(options) == 1:
@@ -175,9 +182,9 @@ def _role(
     first = next(i for i, (begin, _) in enumerate(places) if begin >= match.start)
     before = tokens[max(0, first - _REACH) : first]
     for token in reversed(before):
-        for name, row in ALL_FIELDS.items():
+        for name, row in rows.items():
             if token in row.cues and name in options:
                 # "written by" and "made by": the word before "by" decides
-                sharing = (other for other in options if token in ALL_FIELDS[other].shared_cues)
-                return next((o for o in sharing if any(t in ALL_FIELDS[o].cues for t in before)), name)
+                sharing = (other for other in options if token in rows[other].shared_cues)
+                return next((o for o in sharing if any(t in rows[o].cues for t in before)), name)
     return next((role for role in PERSON_FIELDS if role in options), options[0])

@@ -127,7 +127,7 @@ def film(catalog: Catalog, item: int, *, with_id: bool) -> str:
     """A film on offer as one line: id, title, year, then what is known of it."""
     entry = catalog.items[item]
     facts = []
-    for row in fields.most_telling():
+    for row in fields.most_telling(catalog.fields):
         values = entry.values.get(row.name)
         if row.in_prompt and values:
             facts.append(_clause(row.in_prompt, values))

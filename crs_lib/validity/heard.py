@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from crs_lib.catalog.fields import ALL_FIELDS, FIELDS, GOAL_FIELD
+from crs_lib.catalog.fields import FIELDS, GOAL_FIELD
 from crs_lib.catalog.grounder import Grounder, Match
 from crs_lib.core import prompts
 from crs_lib.core.text import fold
@@ -87,7 +87,9 @@ def _hear(grounder: Grounder, text: str) -> _Heard:
     matches = [m for m in found if not any(_inside(m, other) for other in found)]
     matches += _kinds(grounder, text, [(one.start, one.end) for one in (*titles, *matches)])
     # Of a value that is named twice the last attitude counts.
-    held = {m.code: _attitude(text[: m.start], text[m.end :]) for m in sorted(_in_role(matches, text))}
+    held = {
+        m.code: _attitude(text[: m.start], text[m.end :]) for m in sorted(_in_role(matches, text, grounder))
+    }
     of = {name: frozenset(code for code, one in held.items() if one == name) for name in _ATTITUDES}
     resets, about, asks = (bool(cue(name).search(fold(text))) for name in ("resets", "about", "asks"))
     named, about = tuple(dict.fromkeys(title.item for title in titles)), about and bool(titles or "?" in text)
@@ -121,10 +123,10 @@ def _kinds(grounder: Grounder, text: str, taken: Sequence[tuple[int, int]]) -> l
     return found
 
 
-def _in_role(matches: Sequence[Match], text: str) -> list[Match]:
+def _in_role(matches: Sequence[Match], text: str, grounder: Grounder) -> list[Match]:
     """Of a person's roles those that the words before the name tell; all where they tell none."""
     near = {m.start: set(_last_clause(text[: m.start]).split()[-3:]) for m in matches}
-    cued = [m for m in matches if near[m.start] & set(ALL_FIELDS[m.field].cues)]
+    cued = [m for m in matches if near[m.start] & set(grounder.catalog.fields[m.field].cues)]
     told = {(m.start, m.end) for m in cued}
     return [*cued, *(m for m in matches if (m.start, m.end) not in told)]
 

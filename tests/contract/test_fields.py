@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from crs_lib.catalog import fields, sources
+from crs_lib.catalog import fields, lexicon, phrases, sources
 from crs_lib.catalog import rules as evidence
 from crs_lib.catalog.fields import ALL_FIELDS, FIELDS
 from crs_lib.catalog.grounder import Grounder
@@ -32,7 +32,7 @@ def test_a_field_is_named_like_its_row_and_its_values_are_clean_and_spelt_as_its
     for value in SAMPLE.values(row.name)[:200]:
         forms = row.forms(value)
         assert forms[0] == fold(value) and len(set(forms)) == len(forms)
-    for value, aliases in (row.aliases or {}).items():
+    for value, aliases in (lexicon.spellings(row.aliases) if row.aliases else {}).items():
         for alias in aliases:
             assert row.clean(alias).value == value
     for form in ("war", "polish", "sting", "plain name"):
@@ -43,7 +43,7 @@ def test_a_field_is_named_like_its_row_and_its_values_are_clean_and_spelt_as_its
 def test_every_value_is_found_where_it_is_named_and_can_be_answered(row):
     values = SAMPLE.values(row.name)
     for i, value in enumerate(values[::7]):
-        said = f"Tonight {fields.noun_phrase({row.name: value}, stream(i, 'contract'))}."
+        said = f"Tonight {phrases.noun_phrase({row.name: value}, stream(i, 'contract'))}."
         assert SAMPLE.code(row.name, value) in GROUNDER.concepts(said), said
     for value in values[::11]:
         code = SAMPLE.code(row.name, value)

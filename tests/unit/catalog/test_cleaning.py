@@ -190,19 +190,17 @@ def test_a_bad_file_is_refused_by_name(tmp_path, name, content, message):
 def test_spellings_codes_weak_genres_and_years_of_the_lexicon():
     assert lexicon.clean_genre("Drama of the Sea").value is None
     assert lexicon.clean_language("Languages of Love").value == "Languages of Love"
-    spoken = {form for name in lexicon.LANGUAGES for form in fields.FIELDS["language"].forms(name)}
-    assert not spoken & set(lexicon.LANGUAGE_CODES)
-    assert all(lexicon.clean_language(code).value == name for code, name in lexicon.LANGUAGE_CODES.items())
-    forms = {fold(form) for name, aliases in lexicon.GENRES.items() for form in (name, *aliases)}
-    assert forms >= lexicon.weak_genres()
+    codes = {"fre": "French", "fra": "French", "fr": "French", "cmn": "Mandarin", "hbs": "Serbo-Croatian"}
+    assert {code: lexicon.clean_language(code).value for code in codes} == codes
+    assert lexicon.name_of("genres").keys() >= lexicon.weak_genres()
     for raw in ("MCMXCIV", "c. 1994", "1994-95", "19940", "1994.5"):
         refused("is no number; give four digits such as 1994, or leave it empty", lexicon.clean_year, raw)
 
 
-@pytest.mark.parametrize("table", [lexicon.GENRES, lexicon.LANGUAGES])
+@pytest.mark.parametrize("table", ["genres", "languages"])
 def test_a_spelling_belongs_to_one_name_only(table):
     owner = {}
-    for name, aliases in table.items():
+    for name, aliases in lexicon.spellings(table).items():
         for form in {fold(name), *map(fold, aliases)}:
             assert owner.setdefault(form, name) == name, form
     assert all(owner)
@@ -211,9 +209,6 @@ def test_a_spelling_belongs_to_one_name_only(table):
 def test_names_keep_their_words_and_plots_their_longer_ones():
     assert lexicon.clean_name("  New   Zealand (country) #2") == ("New Zealand", "")
     assert lexicon.clean_name("?!") == (None, "empty")
-    clean = lexicon._cleaner({"United States": ("USA", "U.S.")})
-    assert {clean(raw).value for raw in ("usa", "U.S. (country)", "united states")} == {"United States"}
-    assert (clean("Chile").value, clean("").value) == ("Chile", None)
     text = "A smuggler crosses the border; the SMUGGLER and his wife hide 1234 emeralds from them."
     assert fields.plot_keywords(text) == ["smuggler", "crosses", "border", "wife", "hide", "emeralds"]
     assert fields.plot_keywords("a film about love, death and a bank") == ["love", "death", "bank"]
@@ -327,3 +322,25 @@ def test_an_export_and_a_spreadsheets_semicolons_are_read_and_another_encoding_i
     assert [film["genre"] for film in load(path).export()] == [["Comedy", "Romance"]]
     path.write_text("Title;Year;Genre\nAmélie;2001;Comedy\n", encoding="latin-1")
     refused(r"films\.csv is not in UTF-8 .*; save it as CSV UTF-8", load, path)
+
+
+FIELD_OF_A = "fields: {shelf: {kind: topic, phrases: [on the $value shelf], keep: 2}}"
+FIELD_OF_B = "fields: {shelf: {kind: name, phrases: [from shelf $value], keep: 5}}\nwords: {movie: disc}"
+
+
+def test_two_catalogues_with_a_field_of_one_name_do_not_touch_one_another(tmp_path):
+    table = "title,genre,shelf\nAlpha,Drama,Dreams\n"
+    for name, declaration in (("a", FIELD_OF_A), ("b", FIELD_OF_B)):
+        written(tmp_path, table, f"{name}.csv")
+        written(tmp_path, declaration, f"{name}.yaml")
+    first = load(tmp_path / "a.csv")
+    phrases_before = first.fields["shelf"].phrases
+    second = load(tmp_path / "b.csv")
+    assert first.fields["shelf"].phrases == phrases_before == ("on the $value shelf",)
+    assert second.fields["shelf"].phrases == ("from shelf $value",)
+    assert (first.values("shelf"), second.values("shelf")) == (["dreams"], ["Dreams"])
+    assert first.words == {}
+    assert second.words == {"movie": "disc"}
+    assert first.relaxation_order.index("shelf") < second.relaxation_order.index("shelf")
+    assert "shelf" not in load("sample").fields
+    refused("unknown field 'shelf'", load("sample").values, "shelf")

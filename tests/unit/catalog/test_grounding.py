@@ -134,17 +134,17 @@ def verdict(rule, text, phrase):
     ('"Sting" is what I mean', ""), ("*sting* is what I mean", ""),
 ])  # fmt: skip
 def test_a_one_word_name_needs_its_capital_inside_a_sentence_or_quotes(text, reason):
-    assert verdict(evidence._capital, text, "sting") == reason
+    assert verdict(evidence.capital, text, "sting") == reason
 
 
 @pytest.mark.parametrize(("rule", "phrase", "text", "accepted"), [
-    *((evidence._film_word, "war", text, accepted) for text, accepted in (
+    *((evidence.film_word, "war", text, accepted) for text, accepted in (
         ("a war film", True), ("films about war", True), ("films about the war", False), ("something with war", True),
         ("a war and crime story", True), ("they went to war", False), ("the war was long", False), ('I said "war"', True),
         ("a film on the long cold war", False), ("comedy or war", True), ("a family war", False), ("war and mystery", False),
         ("my family history of war", False), ("war or crime, no story", True), ("war or mystery or comedy", True),
     )),
-    *((evidence._capital_or_film_word, "polish", text, accepted) for text, accepted in (
+    *((evidence.capital_or_film_word, "polish", text, accepted) for text, accepted in (
         ("in Polish", True), ("polish films", True), ("polish the silver", False), ("Polish the silver", True),
     )),
 ])  # fmt: skip
@@ -179,7 +179,7 @@ def test_titles_of_everyday_words_must_be_written_as_titles(title, text, reason)
     ("s'he's", 2, 4, False), ("Her (2013)", 0, 3, True), ("Her", 0, 3, False),
 ])  # fmt: skip
 def test_quoted_means_that_marks_stand_on_both_sides_or_a_year_follows(text, start, end, expected):
-    assert evidence._quoted(text, start, end) is expected
+    assert evidence.is_quoted(text, start, end) is expected
 
 
 @pytest.mark.parametrize(("text", "end", "year"), [
@@ -191,9 +191,9 @@ def test_the_year_in_brackets_after_a_title(text, end, year):
 
 
 @pytest.mark.parametrize(("field_rule", "form", "rule"), [
-    ("genre", "war", evidence._film_word), ("genre", "drama", evidence.no_rule), ("genre", "war film", evidence.no_rule),
-    ("name", "polish", evidence._capital_or_film_word), ("name", "french", evidence.no_rule),
-    ("person", "sting", evidence._capital), ("person", "cher", evidence._capital), ("person", "madonna", evidence.no_rule),
+    ("genre", "war", evidence.film_word), ("genre", "drama", evidence.no_rule), ("genre", "war film", evidence.no_rule),
+    ("name", "polish", evidence.capital_or_film_word), ("name", "french", evidence.no_rule),
+    ("person", "sting", evidence.capital), ("person", "cher", evidence.capital), ("person", "madonna", evidence.no_rule),
     ("person", "will red", evidence.no_rule), ("plain", "1999", evidence.no_rule),
 ])  # fmt: skip
 def test_which_value_gets_which_rule(field_rule, form, rule):

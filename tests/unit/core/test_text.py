@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import escape
 
-from crs_lib.catalog import fields, sources
+from crs_lib.catalog import fields, phrases, sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import prompts
 from crs_lib.core.dialogue import Dialogue, Mark, Turn
@@ -217,14 +217,16 @@ def test_every_wish_in_words_is_found_again_in_any_field():
     shifted = {name for name, row in fields.FIELDS.items() if row.may_shift}
     assert set(wishes) == {name for name in shifted if ten.catalog.values(name)}
     for i in range(40):
-        said = fields.noun_phrase(wishes, stream(i, "wish"))
+        said = phrases.noun_phrase(wishes, stream(i, "wish"))
         assert {fields.concept(*wish) for wish in wishes.items()} <= ten.topic_set(said), said
 
 
 def test_a_value_stands_alone_before_the_noun_only_where_it_tells_its_field():
     def alone(field, value, **known):
         draws = (stream(i, "alone") for i in range(40))
-        return f"{value} movies" in {fields.noun_phrase({field: value}, d, "texting", **known) for d in draws}
+        return f"{value} movies" in {
+            phrases.noun_phrase({field: value}, d, "texting", **known) for d in draws
+        }
 
     wishes = ("actor", "Ada Quill"), ("actor", "Stig"), ("director", "Zoe Tarn"), ("year", "1988")
     code = grounder().catalog.code
@@ -245,7 +247,7 @@ def test_a_value_is_put_in_once_and_never_read_as_a_template():
     text = prompts.render("movies/topics", most=3, fence="abc", message=message)
     assert "at most 3, the most" in text and message in text
     for value in ("$wish", "{a|b}", "100% $", "a|b"):
-        assert value in fields.question("question_plot", value, stream(3, "x"))
+        assert value in phrases.question("question_plot", value, stream(3, "x"))
     assert text.count("abc") == 2  # the two marks; the value's own ${fence} stayed as it was
     assert '{"topics": ["...", "..."]}' in text
 

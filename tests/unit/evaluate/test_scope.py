@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from crs_lib import simulate
-from crs_lib.catalog.lexicon import GENRES
+from crs_lib.catalog import lexicon
 from crs_lib.core import prompts
 from crs_lib.evaluate import arms
 from crs_lib.evaluate.scorer import Scorer
@@ -192,7 +192,10 @@ def test_natural_users_shift_as_often_as_people_talk_as_plainly_and_name_as_litt
 
 
 def test_no_plain_line_stands_twice_doubles_a_word_or_is_for_nothing():
-    known = {*prompts.sections("voices/critic"), *(f"noun{one} {g}" for one in ("", "_one") for g in GENRES)}
+    known = {
+        *prompts.sections("voices/critic"),
+        *(f"noun{one} {g}" for one in ("", "_one") for g in lexicon.spellings("genres")),
+    }
     for section, lines in prompts.lines("user").items():
         if section.startswith("plain") and section != "plain slips":
             assert section[6:] in known, section

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from crs_lib import simulate
-from crs_lib.catalog import grounder as grounding
+from crs_lib.catalog import titles as grounding
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.llm import LLM, LLMError, Retry, template
 from crs_lib.llm.client import Pool
