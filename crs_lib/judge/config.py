@@ -9,7 +9,7 @@ from pydantic import AfterValidator
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.judge import prompt
-from crs_lib.judge.reliability import CANARIES, FORGED
+from crs_lib.judge.reliability import FORGED
 from crs_lib.llm import settings as models
 from crs_lib.llm.base import BACKENDS, check_spec, giving_choices, room
 from crs_lib.llm.preflight import Need
@@ -17,6 +17,8 @@ from crs_lib.metrics import constructs
 from crs_lib.systems.settings import role_settings
 
 _OWN = ("seed", "together", "expected", "wishes")  # settings of judges that no other role has
+_RARE = ("expected", "wishes")  # left out of records where they are not set
+_EARLIER = ("shuffled", "sticky")  # canaries
 _INSTEAD = ". In a sweep give 04_evaluate its own, as '04_evaluate.llm'"
 
 
@@ -37,8 +39,10 @@ class JudgeSettings(Settings):
     expected: Annotated[bool, Field(description="the mean of the levels by their probability")] = False
     wishes: Annotated[
         Literal["", "turns", "log"],
-        Field(description="whose words tell them: the user's turns or the log; empty: turns of imported logs")
-    ] = ""  # fmt: skip
+        Field(
+            description="whose words tell them: the user's turns or the log; empty: turns of imported logs"
+        ),
+    ] = ""
 
     def check(self) -> None:
         room(self.options)
@@ -50,11 +54,13 @@ class JudgeSettings(Settings):
         """The options of every judge call."""
         return {name: getattr(self, name) for name in models.OPTIONS}
 
-    @property
-    def told(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """The settings as plain data; ``expected`` and ``wishes`` only where they are set."""
-        rare = ("expected", "wishes")
-        return {name: value for name, value in self.values().items() if name not in rare or value}
+        values = self.values()
+        for name in _RARE:
+            if not values[name]:
+                del values[name]
+        return values
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
@@ -76,8 +82,15 @@ def _distinct(specs: Sequence[str]) -> Sequence[str]:
     return specs
 
 
+def _known(canary: str) -> str:
+    """The name of a canary; InputError for those of before."""
+    if canary in _EARLIER:
+        raise InputError(f"the canary {canary!r} went after 0.3; take {FORGED!r}")
+    return canary
+
+
 _Specs = Annotated[Sequence[str], AfterValidator(_distinct)]
-_Canaries = Sequence[Annotated[str, OneOf(CANARIES)]]
+_Canaries = Sequence[Annotated[str, AfterValidator(_known), OneOf((FORGED,))]]
 _Given = Mapping[str, Any] | None
 
 
@@ -92,10 +105,13 @@ class JudgeConfig(Settings):
     llm: Annotated[_Given, Field(description='settings of the models, e.g. {"num_ctx": 4096}')] = None
 
     def check(self) -> None:
-        for spec in self.judges if self.reached and self.asked.expected else ():
+        _ = self.reached  # InputError for a setting that judges do not take
+        if not self.asked.expected:
+            return
+        for spec in self.judges:
             if not BACKENDS.get(spec).facts.get("choices"):
-                told = f"judge {spec!r} does not say how probable its words are"
-                raise InputError(f"{told}; leave out expected, or take one of {giving_choices()}")
+                fault = f"judge {spec!r} does not say how probable its words are"
+                raise InputError(f"{fault}; leave out expected, or take one of {giving_choices()}")
 
     @cached_property
     def reached(self) -> models.LLMSettings:
@@ -105,21 +121,25 @@ class JudgeConfig(Settings):
     @cached_property
     def asked(self) -> JudgeSettings:
         """How judges are asked."""
-        given = (self.llm or {}).items()
-        return JudgeSettings(**{name: value for name, value in given if name in JudgeSettings.model_fields})
+        llm = self.llm or {}
+        return JudgeSettings(**{name: llm[name] for name in llm if name in JudgeSettings.model_fields})
 
     def question(self) -> dict[str, Any]:
         """All that a judge's scores depend on beside the dialogue and its weights, as plain data."""
         rubric = prompt.digest(self.asked.expected)
-        return {"samples": self.samples, "settings": self.asked.told, "rubric": rubric}
+        return {"samples": self.samples, "settings": self.asked.record(), "rubric": rubric}
 
     def parameters(self) -> dict[str, Any]:
         """All that the scores depend on, as plain data for the manifest."""
-        spoilt = {"canaries": list(self.canaries), "n_canaries": self.n_canaries}
-        return {"judges": list(self.judges), **self.question(), **spoilt}
+        parameters: dict[str, Any] = {"judges": list(self.judges), **self.question()}
+        parameters.update(canaries=list(self.canaries), n_canaries=self.n_canaries)
+        return parameters
 
     def needs(self) -> list[Need]:
         """The models that the preflight checks: each judge with its options and its shortest prompt."""
-        asked, least = self.asked, prompt.least(self.asked.groups, self.asked.expected)
-        reached = {spec: self.reached.settings_for(spec) for spec in self.judges}
-        return [Need("judge", spec, asked.options, least, how) for spec, how in reached.items()]
+        options = self.asked.options
+        least = prompt.least(self.asked.groups, self.asked.expected)
+        needs = []
+        for spec in self.judges:
+            needs.append(Need("judge", spec, options, least, self.reached.settings_for(spec)))
+        return needs

@@ -18,12 +18,13 @@ from crs_lib.metrics import constructs
 
 TURN_LIMITS = (2_000, 1_000, 500, 250)  # characters of one text that a judge sees: the first that will do
 LEVELS = "ABCDE"  # of an expected score, the lowest first: a reply that gives itself a number names none
-_RULE = (
+RULE = (
     "first turn, last turn, turns with a shift and the turns after them (latest first), then the others "
     "(latest first), as many as fit; texts are shortened to the first limit with which the first and the "
     "last turn fit"
 )
-_LOGGED = frozenset({"wishes", "constraints", "avoid"})
+_LOGGED = ("wishes", "constraints", "avoid")
+_Groups = Sequence[Sequence[str]]  # of constructs that share a call
 
 
 class Excerpt(NamedTuple):
@@ -36,9 +37,10 @@ class Excerpt(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """The record of the trimming: the rule, the turns left out, the texts shortened."""
-        gone = sorted({*range(1, self.total + 1)} - {*self.turns})
-        told = {"rule": _RULE, "turns": self.total, "left_out": gone}
-        return {**told, "shortened": self.shortened, "limit": self.limit}
+        left_out = [turn for turn in range(1, self.total + 1) if turn not in self.turns]
+        record: dict[str, Any] = {"rule": RULE, "turns": self.total, "left_out": left_out}
+        record.update(shortened=self.shortened, limit=self.limit)
+        return record
 
 
 def with_named(dialogue: Dialogue, grounder: Callable[[], Grounder], turns: bool = False) -> Dialogue:
@@ -46,28 +48,39 @@ def with_named(dialogue: Dialogue, grounder: Callable[[], Grounder], turns: bool
     ``turns`` it is so in any case, and what the log says is left out.
     """
     if turns:
-        bare = [{k: v for k, v in turn.user_meta.items() if k not in _LOGGED} for turn in dialogue.turns]
-        told = zip(dialogue.turns, bare, strict=True)
-        kept = tuple(replace(turn, meta={**turn.meta, "user_meta": meta}) for turn, meta in told)
-        return grounder().annotate(replace(dialogue, turns=kept))
-    logged = any({"wishes", "constraints"} & set(pair.user.user_meta) for pair in dialogue.pairs())
-    return dialogue if logged else grounder().annotate(dialogue)
+        bare = []
+        for turn in dialogue.turns:
+            log = {name: value for name, value in turn.user_meta.items() if name not in _LOGGED}
+            bare.append(replace(turn, meta={**turn.meta, "user_meta": log}))
+        return grounder().annotate(replace(dialogue, turns=tuple(bare)))
+    if any(_is_logged(pair) for pair in dialogue.pairs()):
+        return dialogue
+    return grounder().annotate(dialogue)
 
 
-def _wish_summary(dialogue: Dialogue) -> str:
+def _is_logged(pair: Pair) -> bool:
+    """Whether the log of a turn says what the user wants."""
+    log = pair.user.user_meta
+    return "wishes" in log or "constraints" in log
+
+
+def wish_summary(dialogue: Dialogue) -> str:
     """The user's constraints from the logged turns, a line for every turn at which they changed. Read from
     ``user_meta``: ``wishes`` or else ``constraints``, and ``avoid``. Values are quoted. Where a log has none,
     they are what the user's turns name (``marks``, see :func:`with_named`), else a line says so.
     """
-    lines, before = [], None
+    lines = []
+    before = None
     for pair in dialogue.pairs():
-        meta = pair.user.user_meta
-        if "wishes" not in meta and "constraints" not in meta:
-            if named := dict.fromkeys(one_line(f"{mark.field}: {mark.value}") for mark in pair.user.marks):
+        if not _is_logged(pair):
+            named = dict.fromkeys(one_line(f"{mark.field}: {mark.value}") for mark in pair.user.marks)
+            if named:
                 lines.append(f"named in turn {pair.turn}: {'; '.join(named)}")
             continue
-        wished = _values(meta.get("wishes") or meta.get("constraints") or {})
-        now = "; ".join([*wished, *(f"not {value}" for value in _values(meta.get("avoid") or {}))])
+        log = pair.user.user_meta
+        wishes = _values(log.get("wishes") or log.get("constraints") or {})
+        wishes += [f"not {value}" for value in _values(log.get("avoid") or {})]
+        now = "; ".join(wishes)
         if now != before:
             lines.append(f"from turn {pair.turn}: {now or 'anything'}")
         before = now
@@ -78,71 +91,87 @@ def _values(wishes: Any) -> list[str]:
     """Texts `field = quoted value` for the fields of a logged state that have a value."""
     if not isinstance(wishes, Mapping):
         raise InputError(f"logged constraints must be an object of fields, got {shorten(repr(wishes), 80)}")
-    found = []
+    texts = []
     for name, value in wishes.items():
         parts = value if isinstance(value, list | tuple) else [value]
-        kept = [one_line(str(part)) for part in parts if part not in (None, "")]
-        found += [f"{name} = {' and '.join(kept)}"] if kept else []
-    return found
-
-
-def scale(group: Sequence[str]) -> tuple[int, int]:
-    """The lowest and the highest level of constructs that share a call, which have one scale."""
-    return constructs.get(group[0]).scale
+        quoted = [one_line(str(part)) for part in parts if part not in (None, "")]
+        if quoted:
+            texts.append(f"{name} = {' and '.join(quoted)}")
+    return texts
 
 
 def digest(expected: bool = False) -> str:
     """Hex SHA-256 over all texts of the judge's prompt: the version of the rubric."""
-    rows = [row.prompt for row in constructs.CONSTRUCTS.values()]
-    frame = ("movies/judge_level",) if expected else ("movies/judge_system", "movies/judge_user")
-    parts = [prompts.digest(name) for name in (*frame, *rows)]
-    return hashlib.sha256(json.dumps([*parts, _RULE, TURN_LIMITS]).encode()).hexdigest()
+    names = ["movies/judge_level"] if expected else ["movies/judge_system", "movies/judge_user"]
+    names += [row.prompt for row in constructs.CONSTRUCTS.values()]
+    parts: list[Any] = [prompts.digest(name) for name in names]
+    return hashlib.sha256(json.dumps([*parts, RULE, TURN_LIMITS]).encode()).hexdigest()
 
 
-def least(groups: Sequence[Sequence[str]], expected: bool = False) -> int:
+def least(groups: _Groups, expected: bool = False) -> int:
     """Tokens that a judge's prompt takes at most before any word of a dialogue stands in it."""
-    empty = Dialogue("", "", ())
-    return max(tokens_at_most(messages(empty, group, Excerpt((), 0, 0), expected)) for group in groups)
+    return _longest(Dialogue("", "", ()), groups, Excerpt((), 0, 0), expected)
 
 
-def fit(dialogue: Dialogue, groups: Sequence[Sequence[str]], room: int, expected: bool = False) -> Excerpt:
+def _longest(dialogue: Dialogue, groups: _Groups, excerpt: Excerpt, expected: bool) -> int:
+    return max(tokens_at_most(messages(dialogue, group, excerpt, expected)) for group in groups)
+
+
+def fit(dialogue: Dialogue, groups: _Groups, room: int, expected: bool = False) -> Excerpt:
     """The turns that a judge can be shown in ``room`` tokens, the same for every group of constructs. Chosen
-    by :data:`_RULE`. InputError where not even the first and the last turn fit, or there is no reply.
+    by :data:`RULE`. InputError where not even the first and the last turn fit, or there is no reply.
     """
     pairs = dialogue.pairs()
+    total = len(pairs)
     if not pairs:
         raise InputError(f"session {dialogue.session_id!r} holds no reply; there is nothing to judge")
-    bare = (messages(dialogue, group, Excerpt((), len(pairs), 0), expected) for group in groups)
-    spare = room - max(map(tokens_at_most, bare)) - tokens_of(str(len(pairs)))
+    rubric = _longest(dialogue, groups, Excerpt((), total, 0), expected)
+    spare = room - rubric - tokens_of(str(total))
     for limit in TURN_LIMITS:
         turns = _fitting(pairs, set(dialogue.shift_turns()), spare, limit)
-        if len(turns) >= min(2, len(pairs)):
-            said = [t for turn in turns for t in (pairs[turn - 1].user.text, pairs[turn - 1].system.text)]
-            return Excerpt(turns, len(pairs), sum(len(text) > limit for text in said), limit)
-    told = f"session {dialogue.session_id!r}: its first and last turn do not fit into {room} tokens"
-    raise InputError(f"{told} beside the rubric; raise the judge's num_ctx")
+        if len(turns) >= min(2, total):
+            return Excerpt(turns, total, _shortened(pairs, turns, limit), limit)
+    fault = f"session {dialogue.session_id!r}: its first and last turn do not fit into {room} tokens"
+    raise InputError(f"{fault} beside the rubric; raise the judge's num_ctx")
+
+
+def _shortened(pairs: Sequence[Pair], turns: Sequence[int], limit: int) -> int:
+    """How many texts of these turns are longer than the limit."""
+    count = 0
+    for turn in turns:
+        pair = pairs[turn - 1]
+        count += len(pair.user.text) > limit
+        count += len(pair.system.text) > limit
+    return count
 
 
 def _fitting(pairs: Sequence[Pair], shifts: set[int], spare: int, limit: int) -> tuple[int, ...]:
     """The turns that fit, chosen in the order of the rule and given in the order of the conversation."""
     latest = [pair.turn for pair in reversed(pairs)]
-    matter = [turn for turn in latest if turn in shifts or turn - 1 in shifts]
-    kept: list[int] = []
+    around_shifts = [turn for turn in latest if turn in shifts or turn - 1 in shifts]
+    shown: list[int] = []
     size = 0
-    for turn in dict.fromkeys([1, latest[0], *matter, *latest]):
-        with_it = sorted([*kept, turn])
+    for turn in dict.fromkeys([1, latest[0], *around_shifts, *latest]):
+        more = sorted([*shown, turn])
         size += len(_pair_lines(pairs[turn - 1], limit).encode("utf-8", "replace")) + 1
-        if tokens_of("x" * size + "\n".join(_gaps(with_it).values())) > spare:
+        gaps = "\n".join(_gaps(more).values())
+        if tokens_of("x" * size + gaps) > spare:
             break
-        kept = with_it
-    return tuple(kept)
+        shown = more
+    return tuple(shown)
 
 
 def _gaps(turns: Sequence[int]) -> dict[int, str]:
     """The lines about turns that are left out, by the turn before which they stand."""
-    gone = {b: [*range(a + 1, b)] for a, b in pairwise([0, *turns]) if b > a + 1}
-    which = {turn: f"s {out[0]} to {out[-1]}" if len(out) > 1 else f" {out[0]}" for turn, out in gone.items()}
-    return {turn: f"[turn{out} left out]" for turn, out in which.items()}
+    gaps = {}
+    for before, turn in pairwise([0, *turns]):
+        first = before + 1
+        last = turn - 1
+        if first == last:
+            gaps[turn] = f"[turn {first} left out]"
+        elif first < last:
+            gaps[turn] = f"[turns {first} to {last} left out]"
+    return gaps
 
 
 def messages(
@@ -151,29 +180,35 @@ def messages(
     """The messages to a judge of these constructs: rules, criteria, constraints, quoted conversation. With
     ``expected`` the letter of a level (:data:`LEVELS`) is asked for, and the conversation comes first.
     """
-    pairs, blocks = dialogue.pairs(), []
-    gaps = _gaps(excerpt.turns)
-    for turn in excerpt.turns:
-        blocks += [gaps[turn]] if turn in gaps else []
-        blocks.append(_pair_lines(pairs[turn - 1], excerpt.limit))
-    conversation = "\n".join(blocks)
-    wishes = _wish_summary(dialogue)
+    conversation = _conversation(dialogue, excerpt)
+    wishes = wish_summary(dialogue)
     criteria = "\n\n".join(prompts.render(constructs.get(name).prompt) for name in group)
-    parts = {
-        "criteria": criteria, "wishes": wishes, "conversation": conversation,
-        "turns": f"{len(excerpt.turns)} of {excerpt.total} turns, in their order.",
-        "fence": fence([conversation, wishes]),
-    }  # fmt: skip
-    ends = dict(zip(("lowest", "highest"), scale(group), strict=True))
+    parts = {"wishes": wishes, "conversation": conversation, "fence": fence([conversation, wishes])}
+    parts["turns"] = f"{len(excerpt.turns)} of {excerpt.total} turns, in their order."
+    lowest, highest = constructs.get(group[0]).scale
     if expected:
-        for level, letter in enumerate(LEVELS, start=ends["lowest"]):
-            parts["criteria"] = parts["criteria"].replace(f"\n{level} - ", f"\n{letter} - ")
-        return (Message("user", prompts.render("movies/judge_level", **parts)),)
-    text = prompts.render("movies/judge_user", names=", ".join(group), **parts)
-    return (Message("system", prompts.render("movies/judge_system", **ends)), Message("user", text))
+        for level, letter in enumerate(LEVELS, start=lowest):
+            criteria = criteria.replace(f"\n{level} - ", f"\n{letter} - ")
+        return (Message("user", prompts.render("movies/judge_level", criteria=criteria, **parts)),)
+    rules = prompts.render("movies/judge_system", lowest=lowest, highest=highest)
+    text = prompts.render("movies/judge_user", names=", ".join(group), criteria=criteria, **parts)
+    return (Message("system", rules), Message("user", text))
+
+
+def _conversation(dialogue: Dialogue, excerpt: Excerpt) -> str:
+    """The turns of an excerpt, with a line for each gap."""
+    pairs = dialogue.pairs()
+    gaps = _gaps(excerpt.turns)
+    lines = []
+    for turn in excerpt.turns:
+        if turn in gaps:
+            lines.append(gaps[turn])
+        lines.append(_pair_lines(pairs[turn - 1], excerpt.limit))
+    return "\n".join(lines)
 
 
 def _pair_lines(pair: Pair, limit: int) -> str:
     """The two lines of a turn; each text is one JSON string, so a text cannot pretend to be a line."""
-    said = (("USER", pair.user.text), ("SYSTEM", pair.system.text))
-    return "\n".join(f"{pair.turn} {who}: {one_line(shorten(text, limit))}" for who, text in said)
+    user = one_line(shorten(pair.user.text, limit))
+    system = one_line(shorten(pair.system.text, limit))
+    return f"{pair.turn} USER: {user}\n{pair.turn} SYSTEM: {system}"

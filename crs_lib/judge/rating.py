@@ -1,15 +1,12 @@
 """The rating of one dialogue: a judge scores every construct; a score that cannot be read is missing."""
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
-from functools import cache
-from itertools import product
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
-from pydantic import BaseModel, Field, create_model
 
 from crs_lib.core import paths, rng, safety, tables
 from crs_lib.core.dialogue import Dialogue
@@ -22,21 +19,32 @@ from crs_lib.llm.base import LLMError, Reply, Request, room
 from crs_lib.metrics import constructs
 
 COLUMNS = ("model", "session_id", "canary", "judge", "construct", "sample", "score", "flag", "value")
+_VALUE, _EVIDENCE = 80, 500  # characters of a value given and of its evidence
 
 
-@cache
-def _schema(group: tuple[str, ...]) -> dict[str, Any]:
+def reply_schema(group: Sequence[str]) -> dict[str, Any]:
     """The JSON schema of a reply about constructs in one call: evidence, then the score of each."""
-    lowest, highest = prompt.scale(group)
-    score: Any = (int, Field(ge=lowest, le=highest))
-    told = "The sentence that a score rests on, then the score."
-    verdict = create_model("Verdict", __doc__=told, evidence=(str, ...), score=score)
-    fields: dict[str, Any] = dict.fromkeys(group, (verdict, ...))
-    made: type[BaseModel] = create_model("Judgement", **fields)
-    return made.model_json_schema()
+    lowest, highest = constructs.get(group[0]).scale
+    evidence = {"title": "Evidence", "type": "string"}
+    score = {"maximum": highest, "minimum": lowest, "title": "Score", "type": "integer"}
+    verdict = {
+        "description": "The sentence that a score rests on, then the score.",
+        "properties": {"evidence": evidence, "score": score},
+        "required": ["evidence", "score"],
+        "title": "Verdict",
+        "type": "object",
+    }
+    return {
+        "$defs": {"Verdict": verdict},
+        "properties": {name: {"$ref": "#/$defs/Verdict"} for name in group},
+        "required": list(group),
+        "title": "Judgement",
+        "type": "object",
+    }
 
 
-class _CheckedScore(NamedTuple):
+@dataclass(frozen=True)
+class CheckedScore:
     """A score of a construct's scale, or None with the reason in ``flag``; ``value`` is the value given."""
 
     score: float | None
@@ -45,36 +53,41 @@ class _CheckedScore(NamedTuple):
     evidence: str = ""
 
 
-def _check_score(value: Any, construct: str) -> _CheckedScore:
+def check_score(value: Any, construct: str, evidence: str = "") -> CheckedScore:
     """A given value as a score: a whole number of the construct's scale, or missing with a flag. Flags:
     ``missing`` (null, NaN), ``not a number`` (also true, false and texts), ``not whole``, ``out of range``.
     """
+    flag = _flag(value, construct)
+    return CheckedScore(None if flag else int(value), flag, shorten(str(value), _VALUE), evidence)
+
+
+def _flag(value: Any, construct: str) -> str | None:
+    """Why a value is no score; None where it is one."""
     lowest, highest = constructs.get(construct).scale
-    shown, flag = shorten(str(value), 80), None
     if value is None or value != value:
-        flag = "missing"
-    elif isinstance(value, bool) or not isinstance(value, int | float):
-        flag = "not a number"
-    elif not lowest <= value <= highest:
-        flag = "out of range"
-    elif value != int(value):
-        flag = "not whole"
-    return _CheckedScore(None if flag else int(value), flag, shown)
+        return "missing"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "not a number"
+    if not lowest <= value <= highest:
+        return "out of range"
+    return None if value == int(value) else "not whole"
 
 
-def _read_reply(text: str, group: Sequence[str]) -> dict[str, _CheckedScore]:
+def read_reply(text: str, group: Sequence[str]) -> dict[str, CheckedScore]:
     """The score of each construct in a judge's reply; ``unreadable`` where it is not the JSON asked for."""
-    record, found = None, {}
-    with suppress(InputError):
+    try:
         record = safety.loads(text, "the reply")
+    except InputError:
+        record = None
+    scores = {}
     for name in group:
         part = record.get(name) if isinstance(record, Mapping) else None
-        if not isinstance(part, Mapping) or "score" not in part:
-            found[name] = _CheckedScore(None, "unreadable", shorten(text, 80))
+        if isinstance(part, Mapping) and "score" in part:
+            evidence = shorten(str(part.get("evidence", "")), _EVIDENCE)
+            scores[name] = check_score(part["score"], name, evidence)
         else:
-            evidence = shorten(str(part.get("evidence", "")), 500)
-            found[name] = _check_score(part["score"], name)._replace(evidence=evidence)
-    return found
+            scores[name] = CheckedScore(None, "unreadable", shorten(text, _VALUE))
+    return scores
 
 
 def judge_session(
@@ -87,94 +100,130 @@ def judge_session(
     depends on the dialogue, the arguments and the replies only. InputError where there is no reply.
     """
     excerpt = prompt.fit(dialogue, asked.groups, room(asked.options), asked.expected)
-    places = product(asked.groups, range(samples))
-    requests = [_request(dialogue, excerpt, group, sample, asked) for group, sample in places]
-    answers = zip(requests, model.gather(requests), strict=True)
-    scores = [row for request, answer in answers for row in _scores(judge, request, answer)]
-    how = {"rubric": prompt.digest(), "settings": {"samples": samples, **asked.told}}
-    return {"scores": scores, "trim": excerpt.to_json(), **how}
+    requests = []
+    for group in asked.groups:
+        for sample in range(samples):
+            requests.append(_request(dialogue, excerpt, group, sample, asked))
+    scores: list[dict[str, Any]] = []
+    for request, answer in zip(requests, model.gather(requests), strict=True):
+        scores += _scores(judge, request, answer)
+    settings = {"samples": samples, **asked.record()}
+    return {"scores": scores, "trim": excerpt.to_json(), "rubric": prompt.digest(), "settings": settings}
 
 
 def _request(
     dialogue: Dialogue, excerpt: prompt.Excerpt, group: tuple[str, ...], sample: int, asked: JudgeSettings
 ) -> Request:
     name = "+".join(group)
-    how = {"choices": tuple(prompt.LEVELS)} if asked.expected else {"schema": _schema(group)}
     return Request(
-        prompt.messages(dialogue, group, excerpt, asked.expected), "judge", options=asked.options,
-        seed=rng.address_seed(asked.seed, "judge", dialogue.session_id, name, sample), replicate=sample,
-        tags={"session": dialogue.session_id, "system": dialogue.model_name, "construct": name}, **how,
-    )  # fmt: skip
+        prompt.messages(dialogue, group, excerpt, asked.expected),
+        "judge",
+        seed=rng.address_seed(asked.seed, "judge", dialogue.session_id, name, sample),
+        options=asked.options,
+        schema=None if asked.expected else reply_schema(group),
+        replicate=sample,
+        choices=tuple(prompt.LEVELS) if asked.expected else (),
+        tags={"session": dialogue.session_id, "system": dialogue.model_name, "construct": name},
+    )
 
 
 def _scores(judge: str, request: Request, answer: Reply | LLMError) -> list[dict[str, Any]]:
     """The rows of one call; an error that is no unusable reply is raised."""
-    told: dict[str, str | None] = {"digest": None, "error": str(answer)}
+    digest = error = None
     if isinstance(answer, Reply):
-        told = {"digest": answer.digest, "error": None}
-    elif not answer.unusable:
+        digest = answer.digest
+    elif answer.unusable:
+        error = str(answer)
+    else:
         raise answer
     group = str(request.tags["construct"])
     if request.choices and isinstance(answer, Reply):
-        read = {group: _expected_score(answer.probabilities, group)}
+        scores = {group: expected_score(answer.probabilities, group)}
     else:
-        read = _read_reply(answer.text, group.split("+"))
-    head = {"judge": judge, "sample": request.replicate}
-    return [head | {"construct": name} | found._asdict() | told for name, found in read.items()]
+        scores = read_reply(answer.text, group.split("+"))
+    rows = []
+    for name, score in scores.items():
+        row = {"judge": judge, "sample": request.replicate, "construct": name, **asdict(score)}
+        row.update(digest=digest, error=error)
+        rows.append(row)
+    return rows
 
 
-def _expected_score(probabilities: Mapping[str, float], construct: str) -> _CheckedScore:
+def expected_score(probabilities: Mapping[str, float], construct: str) -> CheckedScore:
     """The mean of a construct's levels by the probability of their letters, which need not sum to 1.
     ``value`` is the likeliest level, ``evidence`` the probability of all levels together; the rest are words
     that are no level. Source: Liu et al. (2023), G-Eval, section 2.
     """
-    shares = dict(enumerate(map(probabilities.__getitem__, prompt.LEVELS), constructs.get(construct).lowest))
-    whole, likely = sum(shares.values()), max(shares, key=shares.__getitem__)
+    shares = {}
+    for level, letter in enumerate(prompt.LEVELS, start=constructs.get(construct).lowest):
+        shares[level] = probabilities[letter]
+    whole = sum(shares.values())
+    likeliest = max(shares, key=lambda level: shares[level])
     score = sum(level * share for level, share in shares.items()) / whole
-    return _CheckedScore(score, None, str(likely), f"a level with probability {whole:.2g}")
+    return CheckedScore(score, None, str(likeliest), f"a level with probability {whole:.2g}")
 
 
 def means(
     scores: Sequence[Mapping[str, Any]], judges: Collection[str] | None = None
 ) -> dict[str, float | None]:
     """The mean of each construct over (these) judges, each the mean of its samples; None without a score."""
-    given: dict[str, dict[str, list[float]]] = {name: {} for name in constructs.names()}
+    by_judge: dict[str, dict[str, list[float]]] = {name: {} for name in constructs.names()}
     for row in scores:
         counts = judges is None or row["judge"] in judges
-        if row["score"] is not None and counts and row["construct"] in given:
-            given[row["construct"]].setdefault(str(row["judge"]), []).append(float(row["score"]))
-    return {name: fmean(map(fmean, mine.values())) if mine else None for name, mine in given.items()}
+        if counts and row["score"] is not None and row["construct"] in by_judge:
+            samples = by_judge[row["construct"]].setdefault(str(row["judge"]), [])
+            samples.append(float(row["score"]))
+    averages: dict[str, float | None] = {}
+    for name, groups in by_judge.items():
+        averages[name] = fmean(map(fmean, groups.values())) if groups else None
+    return averages
 
 
 @safety.reader("judge scores")
 def read_scores(path: str | Path, pattern: str = "*judge*.csv", judge: str = "thesis") -> pd.DataFrame:
-    """Every score of judge CSV files, checked against the scale: a row for session and construct.
-    ``path`` is one file, or a folder whose files match ``pattern``. The files name no session: the n-th row
-    of a model is its session n, counted from 0, as the thesis wrote them; ``session_id`` is that whole
-    number. ``score`` is NaN where ``flag`` says why (missing, not a number, not whole, out of range), and
-    ``value`` is the text of the cell. Source: the rubric's scale, whole numbers from 1 to 5. Raises
-    InputError for no file, a missing column, and a model with rows in two files.
+    """Every score of judge CSV files, checked against the scale of whole numbers from 1 to 5.
+
+    Parameters
+    ----------
+    path
+        One file, or a folder whose files match ``pattern``. The files name no session: the n-th row of a
+        model is its session n, counted from 0, as the thesis wrote them.
+    pattern
+        Of the files in a folder.
+    judge
+        The name under which the scores go.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row for session and construct. ``score`` is NaN where ``flag`` says why (missing, not a number, not
+        whole, out of range), and ``value`` is the text of the cell.
+
+    Raises
+    ------
+    InputError
+        For no file, a missing column, and a model with rows in two files.
     """
-    rows: list[dict[str, Any]] = []
-    owner: dict[str, str] = {}
     place = paths.given(path)
     files = [place] if place.is_file() else sorted(place.glob(pattern))
     if not files:
         expected = f"expected a CSV, or a folder with {pattern}"
         raise InputError(f"no judge scores in {paths.shown(place)}; {expected}")
+    rows: list[dict[str, Any]] = []
+    owners: dict[str, str] = {}
     for file in files:
         frame = pd.read_csv(file, dtype=str, keep_default_na=False)
         contract = tables.Contract(file.name, ("model", *constructs.names()), ())
         for model, part in contract.check(frame).groupby("model", sort=False):
-            if str(model) in owner:
-                told = f"{file.name}: model {model!r} has rows in {owner[str(model)]} too"
-                raise InputError(f"{told}, so its sessions cannot be counted; choose one set of files")
-            owner[str(model)] = file.name
+            owner = owners.setdefault(str(model), file.name)
+            if owner != file.name:
+                fault = f"{file.name}: model {model!r} has rows in {owner} too"
+                raise InputError(f"{fault}, so its sessions cannot be counted; choose one set of files")
             for session, texts in enumerate(part.to_dict("records")):
                 head = {"model": model, "session_id": session, "canary": "", "judge": judge, "sample": 0}
                 for name in constructs.names():
-                    found = _check_score(_number(texts[name]), name)
-                    rows.append(head | {"construct": name} | found._asdict())
+                    score = check_score(_number(texts[name]), name)
+                    rows.append({**head, "construct": name, **asdict(score)})
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"score": float})
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,80 +22,127 @@ from crs_lib.judge import rating
 from crs_lib.judge.config import JudgeConfig
 from crs_lib.judge.prompt import with_named
 from crs_lib.judge.rating import COLUMNS, read_scores
-from crs_lib.judge.reliability import CANARIES, FORGED, counted, spoil, summary
+from crs_lib.judge.reliability import FORGED, counted, forge_end, summary
 from crs_lib.metrics import constructs
 from crs_lib.runs import jobs
 from crs_lib.runs.ledger import Key, Ledger
 
 STAGE, SCORES = "judge", "judge_scores.jsonl"
 ORIGINAL = "original"  # in a ledger key: the dialogue as it is, not a canary
+_Record = dict[str, Any]  # a line of judge_scores.jsonl
+_SHARED = ("trim", "rubric", "settings")  # of a record, the same for all judges
 
 
 def judge_run(
-    run: str, judges: Sequence[str], samples: int = 1, *, canaries: Sequence[str] = (FORGED,),
-    n_canaries: int = 20, llm: Mapping[str, Any] | None = None, progress: bool = True,
-) -> Path:  # fmt: skip
-    """Let judges score a run's dialogues into ``judge_scores.jsonl``; returns the folder. Killed and started
-    again it continues (``ledger-judge.sqlite``); a judge that is added later neither repeats nor drops the
-    others that were asked the same. Without judges nothing is done. Raises RunError for a run without
-    finished dialogues, models that are not there, and dialogues that could not be judged: they are retried at
-    the next start. A reply that stays unreadable is a missing score with its reason, no error.
+    run: str,
+    judges: Sequence[str],
+    samples: int = 1,
+    *,
+    canaries: Sequence[str] = (FORGED,),
+    n_canaries: int = 20,
+    llm: Mapping[str, Any] | None = None,
+    progress: bool = True,
+) -> Path:
+    """Let judges score a run's dialogues into ``judge_scores.jsonl``.
+
+    Killed and started again it continues (``ledger-judge.sqlite``); a judge that is added later neither
+    repeats nor drops the others that were asked the same. A reply that stays unreadable is a missing score
+    with its reason, no error.
+
+    Parameters
+    ----------
+    run
+        A run with finished dialogues.
+    judges
+        Specs of models; without any nothing is done.
+    samples
+        How often each judge is asked about a dialogue.
+    canaries, n_canaries
+        Dialogues spoilt on purpose that are judged too, of so many sessions of each system.
+    llm
+        Settings of the judges (:class:`crs_lib.judge.config.JudgeSettings`) and of their servers.
+    progress
+        Whether a bar is shown.
+
+    Returns
+    -------
+    pathlib.Path
+        The folder of the run.
+
+    Raises
+    ------
+    RunError
+        For a run without finished dialogues, models that are not there, and dialogues that could not be
+        judged: they are retried at the next start.
     """
-    given: dict[str, Any] = {"samples": samples, "canaries": tuple(canaries), "n_canaries": n_canaries}
-    config = JudgeConfig(run=run, judges=tuple(judges), llm=llm, **given)
+    config = JudgeConfig(
+        run=run,
+        judges=tuple(judges),
+        samples=samples,
+        canaries=tuple(canaries),
+        n_canaries=n_canaries,
+        llm=llm,
+    )
     folder = paths.run_folder(simulate.STUDY, run)
     if not config.judges:
         return folder
     runs.output(simulate.STUDY, run, "simulate", "03_simulate", "dialogues.jsonl")
-    inputs, before, given = _dialogues(run), runs.entry(simulate.STUDY, run, STAGE), config.parameters()
-    weights = _same(config, inputs["dialogues"], before)  # earlier judges that were asked the same
-    if not on_record(config, inputs["dialogues"], before):
+    inputs = _dialogues(run)
+    dialogues = inputs["dialogues"]
+    before = runs.entry(simulate.STUDY, run, STAGE)
+    weights = _same(config, dialogues, before)  # earlier judges that were asked the same
+    if not on_record(config, dialogues, before):
         weights |= jobs.checked(config.needs())
     inputs |= jobs.weights_as_inputs(weights)
-    opened = runs.stage(simulate.STUDY, run, STAGE, given, inputs, fixed=False)
+    opened = runs.stage(simulate.STUDY, run, STAGE, config.parameters(), inputs, fixed=False)
     with opened as stage, stage.ledger() as ledger:
-        if before.get("inputs", {}).get("dialogues") != inputs["dialogues"]:
+        if before.get("inputs", {}).get("dialogues") != dialogues:
             (folder / SCORES).unlink(missing_ok=True)  # about dialogues that are gone
-        judging = _Judging(config, folder, inputs["dialogues"], weights)
-        parts = [runs.Part(judging.wanted(spec), (spec,), spec) for spec in config.judges]
-        how: Any = {"llm": config.reached, "logged": True, "progress": progress}
-        runs.job(stage, ledger, parts, judging.asking, (), **how)
+        judging = _Judging(config, folder, dialogues, weights)
+        parts = [runs.Part(judging.keys(spec), (spec,), spec) for spec in config.judges]
+        runs.job(stage, ledger, parts, judging.asking, (), llm=config.reached, logged=True, progress=progress)
         keys = judging.finished(ledger)
         records = list(_combined(ledger, keys, judging.lines))
-        tables.write_jsonl(stage.path(SCORES), map(tables.dumps, records))
-        stage.parameters["judges"] = sorted({one.judge for one in keys})
-        _count(stage, records)
+        _write(stage, records)
+        stage.parameters["judges"] = sorted({judgement.judge for judgement in keys})
     return folder
 
 
 def _dialogues(run: str) -> dict[str, str]:
     """The digest of a run's dialogues, as the input of a judgement."""
-    made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
-    return {"dialogues": made["outputs"]["dialogues.jsonl"]}
+    entry = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
+    return {"dialogues": entry["outputs"]["dialogues.jsonl"]}
 
 
-def _count(stage: runs.Stage, records: Sequence[Mapping[str, Any]]) -> None:
-    stage.counts |= {"dialogues": len(records), "missing": sum(row["missing"] for row in records)}
-    stage.counts["scores"] = sum(len(row["scores"]) for row in records)
+def _write(stage: runs.Stage, records: Sequence[_Record]) -> None:
+    """Write the records of a judgement, and count them."""
+    tables.write_jsonl(stage.path(SCORES), map(tables.dumps, records))
+    stage.counts["dialogues"] = len(records)
+    stage.counts["missing"] = sum(record["missing"] for record in records)
+    stage.counts["scores"] = sum(len(record["scores"]) for record in records)
 
 
 def on_record(config: JudgeConfig, dialogues: str, before: Mapping[str, Any]) -> bool:
     """Whether a stage's entry in the manifest says that all this was judged: no server is needed then."""
-    if before.get("status") != "finished" or not {*config.judges} <= _same(config, dialogues, before).keys():
+    judged = _same(config, dialogues, before).keys()
+    if before.get("status") != "finished" or not judged >= {*config.judges}:
         return False
     earlier = before["parameters"]
-    fewer = not config.canaries or config.n_canaries <= earlier["n_canaries"]
-    return fewer and set(config.canaries) <= set(earlier["canaries"])
+    enough = not config.canaries or config.n_canaries <= earlier["n_canaries"]
+    return enough and set(config.canaries) <= set(earlier["canaries"])
 
 
 def _same(config: JudgeConfig, dialogues: str, before: Mapping[str, Any]) -> dict[str, str]:
     """The digests of a stage's judges, if its entry is about the same dialogues, judged in the same way."""
-    earlier, inputs, question = before.get("parameters", {}), before.get("inputs", {}), config.question()
-    same = inputs.get("dialogues") == dialogues and question == {n: earlier.get(n) for n in question}
-    return jobs.weights_in(inputs) if same else {}
+    inputs = before.get("inputs", {})
+    earlier = before.get("parameters", {})
+    for name, value in config.question().items():
+        if earlier.get(name) != value:
+            return {}
+    return jobs.weights_in(inputs) if inputs.get("dialogues") == dialogues else {}
 
 
-class _Judgement(NamedTuple):
+class Judgement(NamedTuple):
     """One dialogue before one judge: its line in the file, and the canary made of it ("" is the original)."""
 
     line: int
@@ -103,7 +150,7 @@ class _Judgement(NamedTuple):
     canary: str
 
 
-class _DialogueLine(NamedTuple):
+class DialogueLine(NamedTuple):
     """The place of a dialogue in its file, in bytes, and whose dialogue it is."""
 
     offset: int
@@ -112,13 +159,13 @@ class _DialogueLine(NamedTuple):
 
 
 @safety.reader("the dialogues of a run")
-def _dialogue_lines(path: Path) -> Iterator[_DialogueLine]:
+def dialogue_lines(path: Path) -> Iterator[DialogueLine]:
     """The place of every dialogue of a file, in order."""
     with path.open("rb") as file:
         offset = 0
         for line in file:
             record = safety.loads(line, path.name)
-            yield _DialogueLine(offset, str(record["model_name"]), str(record["session_id"]))
+            yield DialogueLine(offset, str(record["model_name"]), str(record["session_id"]))
             offset += len(line)
 
 
@@ -129,51 +176,72 @@ class _Judging:
     it.
     """
 
+    models: models.Pool
+
     def __init__(self, config: JudgeConfig, folder: Path, dialogues: str, weights: Mapping[str, str]) -> None:
-        self.config, self.path, self._weights = config, folder / "dialogues.jsonl", weights
-        self._asked: dict[Key, _Judgement] = {}
-        self.lines = list(_dialogue_lines(self.path))
-        made = runs.entry(simulate.STUDY, config.run, "simulate").get("parameters", {})
-        self._turns = (config.asked.wishes or ("turns" if made.get("imported") else "log")) == "turns"
-        asked = [dialogues, config.question(), *(["constraints from turns"] if self._turns else [])]
-        self._digest = fingerprint(asked)[:12]
-        self._grounder = cache(lambda: Grounder(sources.load(folder / "catalog.parquet")))
+        self.config = config
+        self.folder = folder
+        self.path = folder / "dialogues.jsonl"
+        self.lines = list(dialogue_lines(self.path))
+        self._weights = weights
+        self._judgements: dict[Key, Judgement] = {}
+        simulated = runs.entry(simulate.STUDY, config.run, "simulate").get("parameters", {})
+        wishes = config.asked.wishes or ("turns" if simulated.get("imported") else "log")
+        self._from_turns = wishes == "turns"
+        question: list[Any] = [dialogues, config.question()]
+        if self._from_turns:
+            question.append("constraints from turns")
+        self._digest = fingerprint(question)[:12]
 
-    def key(self, one: _Judgement) -> Key:
+    @cached_property
+    def _grounder(self) -> Grounder:
+        return Grounder(sources.load(self.folder / "catalog.parquet"))
+
+    def key(self, judgement: Judgement) -> Key:
         """The ledger's key of a judgement."""
-        head = f"{self._digest} {fingerprint(self._weights[one.judge])[:12]}"
-        return Key(f"{head} {one.canary or ORIGINAL} {one.judge} {self.lines[one.line].model}", one.line)
+        line, judge, canary = judgement
+        weights = fingerprint(self._weights[judge])[:12]
+        model = self.lines[line].model
+        return Key(f"{self._digest} {weights} {canary or ORIGINAL} {judge} {model}", line)
 
-    def finished(self, ledger: Ledger) -> dict[_Judgement, Key]:
+    def keys(self, judge: str) -> list[Key]:
+        """All judgements of a judge: every dialogue, then the canaries of each system's first sessions."""
+        originals = []
+        canaries = []
+        sessions: Counter[str] = Counter()
+        for number, line in enumerate(self.lines):
+            originals.append(Judgement(number, judge, ""))
+            sessions[line.model] += 1
+            if sessions[line.model] <= self.config.n_canaries:
+                canaries += [Judgement(number, judge, name) for name in self.config.canaries]
+        keys = {self.key(judgement): judgement for judgement in [*originals, *canaries]}
+        self._judgements.update(keys)
+        return list(keys)
+
+    def finished(self, ledger: Ledger) -> dict[Judgement, Key]:
         """The finished judgements of every judge that judged all dialogues, canaries included."""
-        done, found = ledger.finished(), dict[_Judgement, Key]()
-        every = range(len(self.lines))
-        for spec in self._weights:
-            asked = (_Judgement(line, spec, name) for name in ("", *CANARIES.names()) for line in every)
-            kept = {one: key for one in asked if (key := self.key(one)) in done}
-            if {one.line for one in kept if not one.canary} == {*every}:
-                found |= kept
-        return found
+        done = ledger.finished()
+        finished: dict[Judgement, Key] = {}
+        for judge in self._weights:
+            keys = {}
+            for canary in ("", FORGED):
+                for line in range(len(self.lines)):
+                    judgement = Judgement(line, judge, canary)
+                    keys[judgement] = self.key(judgement)
+            keys = {judgement: key for judgement, key in keys.items() if key in done}
+            originals = sum(not judgement.canary for judgement in keys)
+            if originals == len(self.lines):
+                finished.update(keys)
+        return finished
 
-    def dialogue(self, line: int, canary: str) -> Dialogue | None:
-        """The dialogue, spoilt if asked; None where it cannot be spoilt in this way."""
+    def dialogue(self, line: int, canary: str) -> Dialogue:
+        """The dialogue on a line of the file, spoilt if that is asked."""
         with self.path.open("rb") as file:
             file.seek(self.lines[line].offset)
-            found = Dialogue.from_json(safety.loads(file.readline(), self.path.name), source=self.path.name)
-        found = with_named(found, self._grounder, self._turns)
-        return spoil(found, canary, self.config.asked.seed) if canary else found
-
-    def wanted(self, spec: str) -> list[Key]:
-        """All judgements of a judge: every dialogue, then the canaries of each system's first sessions."""
-        seen, found = Counter[str](), [_Judgement(line, spec, "") for line in range(len(self.lines))]
-        for line, place in enumerate(self.lines):
-            seen[place.model] += 1
-            for name in self.config.canaries if seen[place.model] <= self.config.n_canaries else ():
-                if self.dialogue(line, name) is not None:
-                    found.append(_Judgement(line, spec, name))
-        keys = {self.key(one): one for one in found}
-        self._asked |= keys
-        return list(keys)
+            record = safety.loads(file.readline(), self.path.name)
+        dialogue = Dialogue.from_json(record, source=self.path.name)
+        dialogue = with_named(dialogue, lambda: self._grounder, self._from_turns)
+        return forge_end(dialogue) if canary else dialogue
 
     def asking(self, start: runs.Start) -> "_Judging":
         """Itself, with the models of the judges."""
@@ -182,34 +250,47 @@ class _Judging:
 
     def __call__(self, key: Key) -> str:
         """The record of one dialogue before one judge, as a line of JSON."""
-        line, judge, canary = self._asked[key]
-        dialogue, config = self.dialogue(line, canary), self.config
-        if dialogue is None:
-            raise RunError(f"the dialogue on line {line + 1} changed while it was judged; judge again")
-        asked = (config.samples, self.models(judge), config.asked)
-        return tables.dumps(rating.judge_session(dialogue, judge, *asked))
+        line, judge, canary = self._judgements[key]
+        dialogue = self.dialogue(line, canary)
+        model = self.models(judge)
+        record = rating.judge_session(dialogue, judge, self.config.samples, model, self.config.asked)
+        return tables.dumps(record)
 
 
 def _combined(
-    ledger: Ledger, keys: Mapping[_Judgement, Key], lines: Sequence[_DialogueLine]
-) -> Iterator[dict[str, Any]]:
+    ledger: Ledger, keys: Mapping[Judgement, Key], lines: Sequence[DialogueLine]
+) -> Iterator[_Record]:
     """One record a dialogue, canaries last: the scores of all judges, their means, and how many are missing.
     Neither the order in which judges were asked nor how often plays a part.
     """
-    in_order = sorted(keys, key=lambda one: (bool(one.canary), one.line, one.canary, one.judge))
-    for (line, canary), mine in groupby(in_order, key=lambda one: (one.line, one.canary)):
-        bodies = ledger.bodies([keys[one] for one in mine])
+    ordered = sorted(keys, key=lambda judgement: (judgement.canary, judgement.line, judgement.judge))
+    for (canary, number), group in groupby(ordered, key=lambda judgement: (judgement.canary, judgement.line)):
+        bodies = ledger.bodies([keys[judgement] for judgement in group])
         parts = [safety.loads(body, "a judgement in the ledger") for body in bodies]
-        scores = [row for part in parts for row in part["scores"]]
-        yield {
-            "model": lines[line].model, "session_id": lines[line].session_id,
-            "canary": canary, "judge": rating.means(scores), "scores": scores,
-            "missing": sum(row["score"] is None for row in scores),
-            **{name: parts[0][name] for name in ("trim", "rubric", "settings")},
-        }  # fmt: skip
+        scores: list[dict[str, Any]] = []
+        for part in parts:
+            scores += part["scores"]
+        record = _record(lines[number].model, lines[number].session_id, canary, scores, rating.means(scores))
+        for name in _SHARED:
+            record[name] = parts[0][name]
+        yield record
 
 
-def read_records(run: str) -> list[dict[str, Any]]:
+def _record(
+    model: str,
+    session: str,
+    canary: str,
+    scores: Sequence[Mapping[str, Any]],
+    means: Mapping[str, float | None],
+) -> _Record:
+    """A judged dialogue as a line of the file."""
+    record: _Record = {"model": model, "session_id": session, "canary": canary}
+    record.update(judge=means, scores=scores)
+    record["missing"] = sum(row["score"] is None for row in scores)
+    return record
+
+
+def read_records(run: str) -> list[_Record]:
     """The judged dialogues of a run, canaries included; RunError if there are none, or older ones. A judge
     that is under way, or failed, takes nothing from those that ended before.
     """
@@ -226,8 +307,8 @@ def read_records(run: str) -> list[dict[str, Any]]:
 
 def _is_judged(run: str) -> bool:
     """Whether a judge has ended its work on a run; its scores are in one file, which is always whole."""
-    judged = bool(runs.entry(simulate.STUDY, run, STAGE))
-    return judged and (paths.run_folder(simulate.STUDY, run) / SCORES).is_file()
+    entry = runs.entry(simulate.STUDY, run, STAGE)
+    return bool(entry) and (paths.run_folder(simulate.STUDY, run) / SCORES).is_file()
 
 
 def scores_of(run: str) -> dict[tuple[str, str], dict[str, Any]]:
@@ -237,18 +318,18 @@ def scores_of(run: str) -> dict[tuple[str, str], dict[str, Any]]:
     """
     if not _is_judged(run):
         return {}
-    originals = [row for row in read_records(run) if not row["canary"]]
+    originals = [record for record in read_records(run) if not record["canary"]]
     judges: dict[str, set[str]] = {}
-    for row in originals:
-        judges.setdefault(row["model"], set()).update(str(score["judge"]) for score in row["scores"])
-    mine = {model: counted(model, names) for model, names in judges.items()}
-    return {
-        (row["model"], row["session_id"]): {
-            "judge": rating.means(row["scores"], mine[row["model"]]),
-            "scores": len(row["scores"]), "missing": row["missing"],
-        }
-        for row in originals
-    }  # fmt: skip
+    for record in originals:
+        names = judges.setdefault(record["model"], set())
+        names.update(str(score["judge"]) for score in record["scores"])
+    scores = {}
+    for record in originals:
+        model = record["model"]
+        means = rating.means(record["scores"], counted(model, judges[model]))
+        counts = {"scores": len(record["scores"]), "missing": record["missing"]}
+        scores[model, record["session_id"]] = {"judge": means, **counts}
+    return scores
 
 
 def add_scores(
@@ -257,22 +338,26 @@ def add_scores(
     """A session's result with its judges' means under ``judge``, and how many are missing in ``detail``.
     ``scores`` are those of :func:`scores_of`. Unchanged where the session was not judged.
     """
-    found = scores.get((str(session["model"]), str(session["session_id"])))
-    if found is None:
-        return dict(session)
-    counted = {"judge_scores": found["scores"], "judge_missing": found["missing"]}
-    return {**session, "judge": dict(found["judge"]), "detail": {**session["detail"], **counted}}
+    result = dict(session)
+    judged = scores.get((str(session["model"]), str(session["session_id"])))
+    if judged is not None:
+        result["judge"] = dict(judged["judge"])
+        counts = {"judge_scores": judged["scores"], "judge_missing": judged["missing"]}
+        result["detail"] = {**session["detail"], **counts}
+    return result
 
 
 def score_table(run: str) -> pd.DataFrame:
     """Every single score of a judged run, as agreement, self-preference and canary reports take them."""
-    return _table_of(read_records(run))
+    return table_of(read_records(run))
 
 
-def _table_of(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+def table_of(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """All single scores, a row each; missing ones are NaN with a flag; ``canary`` is empty for originals."""
-    head = ("model", "session_id", "canary")
-    rows = [{name: one.get(name, "") for name in head} | score for one in records for score in one["scores"]]
+    rows = []
+    for record in records:
+        head = {name: record.get(name, "") for name in ("model", "session_id", "canary")}
+        rows += [head | score for score in record["scores"]]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"score": float})
 
 
@@ -280,14 +365,16 @@ def shown_scores(run: str) -> pd.DataFrame:
     """Scores asked for, given and missing by reason, a row for judge and construct; a note where none was.
     Canaries count too. Raises RunError for scores of older dialogues.
     """
-    none = pd.DataFrame({"note": [f"run {run!r} was not judged"]})
-    return flag_counts(score_table(run)) if _is_judged(run) else none
+    if not _is_judged(run):
+        return pd.DataFrame({"note": [f"run {run!r} was not judged"]})
+    return flag_counts(score_table(run))
 
 
 def flag_counts(scores: pd.DataFrame) -> pd.DataFrame:
     """Scores asked for, given and missing by reason, a row for judge and construct."""
     counts = pd.crosstab([scores["judge"], scores["construct"]], scores["flag"].fillna("given"))
-    counts = counts.reindex(columns=["given", *sorted(counts.columns.difference(["given"]))], fill_value=0)
+    flags = sorted(counts.columns.difference(["given"]))
+    counts = counts.reindex(columns=["given", *flags], fill_value=0)
     counts.insert(0, "asked", counts.sum(axis=1))
     return counts.reset_index().rename_axis(columns=None)
 
@@ -299,39 +386,66 @@ def usage(run: str) -> pd.DataFrame:
 
 def reliability_of(run: str) -> pd.DataFrame:
     """The :func:`summary` of a run's judge scores, a note without; RunError for those of older dialogues."""
-    none = pd.DataFrame({"note": [f"run {run!r} has no judge scores to check"]})
-    return summary(score_table(run)) if _is_judged(run) else none
+    if not _is_judged(run):
+        return pd.DataFrame({"note": [f"run {run!r} has no judge scores to check"]})
+    return summary(score_table(run))
 
 
 def adopt(run: str, path: str | Path, judge: str = "thesis") -> pd.DataFrame:
-    """Judge scores made elsewhere, put into a run as its own; returns how many of each flag, by construct.
-    ``path`` is a file, a folder or a pattern of files, as ``scores/*judge*.csv``, each as :func:`read_scores`
-    takes it; a model is recognised by the name that it has as a file. A session without a row has missing
-    scores, and so has a system that no file names. Rows of other systems and sessions are left out. Raises
-    RunError for a run that was judged, InputError as :func:`read_scores`.
+    """Judge scores made elsewhere, put into a run as its own.
+
+    Parameters
+    ----------
+    run
+        A run that was not judged.
+    path
+        A file, a folder or a pattern of files, as ``scores/*judge*.csv``, each as :func:`read_scores` takes
+        it. A model is recognised by the name that it has as a file. A session without a row has missing
+        scores, and so has a system that no file names; rows of other systems and sessions are left out.
+    judge
+        The name under which the scores go.
+
+    Returns
+    -------
+    pandas.DataFrame
+        How many of each flag there are, by construct.
+
+    Raises
+    ------
+    RunError
+        For a run that was judged.
+    InputError
+        As :func:`read_scores`.
     """
     before = runs.entry(simulate.STUDY, run, STAGE)
     if before and not before["parameters"].get("adopted"):
         raise RunError(f"run {run!r} was judged already; judge scores from elsewhere need another run")
-    place = Path(path)
-    several = "*" in place.name
-    given = read_scores(place.parent if several else place, place.name if several else "*judge*.csv", judge)
-    given["model"] = given["model"].map(lambda name: paths.slug(str(name)))
-    columns = list(COLUMNS[3:])
-    known = {who: part[columns] for who, part in given.groupby(["model", "session_id"], sort=False)}
-    nothing = {"judge": judge, "sample": 0, "score": None, "flag": "missing", "value": ""}
-    missing = pd.DataFrame([nothing | {"construct": name} for name in constructs.names()], columns=columns)
+    by_session = _adopted(Path(path), judge)
+    missing = []
+    for name in constructs.names():
+        row = {"judge": judge, "construct": name, "sample": 0, "score": None, "flag": "missing", "value": ""}
+        missing.append(row)
     records = []
     with runs.stage(simulate.STUDY, run, STAGE, {"adopted": judge}, _dialogues(run), fixed=False) as stage:
         for dialogue in simulate.iter_dialogues(run):
             key = logs.session_key(dialogue)
-            rows = known.get((key.model, key.session), missing).to_dict("records")
-            scores = [row | {"score": None if pd.isna(row["score"]) else int(row["score"])} for row in rows]
-            records.append({
-                "model": dialogue.model_name, "session_id": dialogue.session_id, "canary": "",
-                "judge": {row["construct"]: row["score"] for row in scores}, "scores": scores,
-                "missing": sum(row["score"] is None for row in scores),
-            })  # fmt: skip
-        tables.write_jsonl(stage.path(SCORES), map(tables.dumps, records))
-        _count(stage, records)
-    return flag_counts(_table_of(records))
+            scores = by_session.get((key.model, key.session), missing)
+            means = {row["construct"]: row["score"] for row in scores}
+            records.append(_record(dialogue.model_name, dialogue.session_id, "", scores, means))
+        _write(stage, records)
+    return flag_counts(table_of(records))
+
+
+def _adopted(path: Path, judge: str) -> dict[tuple[str, Any], list[dict[str, Any]]]:
+    """The rows of judge files by the model's name as a file, and session."""
+    if "*" in path.name:
+        frame = read_scores(path.parent, path.name, judge)
+    else:
+        frame = read_scores(path, judge=judge)
+    by_session: dict[tuple[str, Any], list[dict[str, Any]]] = {}
+    for entry in frame.to_dict("records"):
+        row = {str(name): entry[name] for name in COLUMNS[3:]}
+        row["score"] = None if pd.isna(entry["score"]) else int(entry["score"])
+        key = (paths.slug(str(entry["model"])), entry["session_id"])
+        by_session.setdefault(key, []).append(row)
+    return by_session

@@ -134,7 +134,7 @@ SAMPLES = [
     ("core.tables.read_table", "turns.parquet", FILMS, parquet, lambda place, read: read(place, tables.CATALOG)),
     ("core.tables.read_table", "means.csv", "model,metric,mean\nm,x,0.5\n", str, lambda place, read: read(place, tables.MODEL_METRICS)),
     ("judge.rating.read_scores", "x_judge.csv", "model,proactiveness,coherence,personalization\nm,4,5,3\n", str, plain),
-    ("judge.run._dialogue_lines", "dialogues.jsonl", [TALK], lines, plain),
+    ("judge.run.dialogue_lines", "dialogues.jsonl", [TALK], lines, plain),
     ("llm.calls.usage", "llm_calls.jsonl", [CALL, CALL], lines, plain),
     ("llm.replay._replies", "llm_calls.jsonl", [CALL], lines, lambda place, read: read(tables.read_jsonl(place))),
     ("data.logs.read", "log.jsonl", [TALK], lines, plain),

@@ -95,9 +95,9 @@ def test_a_reply_that_stays_unreadable_is_missing_and_counted(run, server):
 
 
 def test_canaries_are_judged_apart(run, server):
-    judge(run, server, canaries=["shuffled", "sticky"], n_canaries=1)
+    judge(run, server, canaries=["forged_end"], n_canaries=1)
     kinds = sorted(row["canary"] for row in judging.read_records(run))
-    assert kinds == [""] * 6 + ["shuffled"] * 2 + ["sticky"] * 2
+    assert kinds == [""] * 6 + ["forged_end"] * 2
     assert len(judging.scores_of(run)) == 6
 
 
@@ -152,7 +152,8 @@ def test_no_judges_no_work_and_no_dialogues_say_what_makes_them(run, tmp_path, m
     ({"judges": "ollama:j"}, "give a list"), ({"judges": ["ollama:j", "ollama:j"]}, "each once"),
     ({"judges": ["olama:j"]}, "did you mean 'ollama'"),
     ({"judges": ["template"], "samples": 0}, "samples is 0"),
-    ({"judges": ["template"], "canaries": ["shufled"]}, "did you mean 'shuffled'"),
+    ({"judges": ["template"], "canaries": ["forged"]}, "did you mean 'forged_end'"),
+    ({"judges": ["template"], "canaries": ["sticky"]}, "the canary 'sticky' went after 0.3; take 'forged_end'"),
     ({"judges": ["template"], "llm": {"offered": 4}}, "a judge takes no 'offered': it is the simulation's"),
     ({"judges": ["template"], "llm": {"max_failed": 4}}, "a judge takes no 'max_failed'"),
     ({"judges": ["template"], "llm": {"num_ctxt": 4}}, "did you mean 'num_ctx'"),
@@ -225,7 +226,7 @@ def test_judges_that_were_asked_otherwise_or_saw_less_are_kept_apart(run, server
 def test_of_a_judge_with_new_weights_only_the_new_scores_count(run, server):
     judge(run, server)
     server.models["j:1"] = "c" * 64
-    judge(run, server, canaries=["sticky"], n_canaries=1)  # asks the server, so the digest is the new one
+    judge(run, server, canaries=["forged_end"], n_canaries=1)  # asks the server, so the digest is the new one
     judge(run, server, ["ollama:k:1"])
     table = judging.score_table(run)
     scores = [score for row in judging.read_records(run) for score in row["scores"]]
@@ -233,11 +234,11 @@ def test_of_a_judge_with_new_weights_only_the_new_scores_count(run, server):
     assert of == {("ollama:j:1", "c"), ("ollama:k:1", "b")}
     assert set(table["judge"]) == {"ollama:j:1", "ollama:k:1"}
     kinds = {(row["canary"], len(row["scores"])) for row in judging.read_records(run)}
-    assert kinds == {("", 6), ("sticky", 3)}
+    assert kinds == {("", 6), ("forged_end", 3)}
 
 
 def test_a_finished_judgement_needs_no_server(run, server):
-    judge(run, server, ["ollama:j:1"], canaries=["sticky"])
+    judge(run, server, ["ollama:j:1"], canaries=["forged_end"])
     judge(run, server, ["ollama:k:1"])
     first = (simulate.run_folder(run) / judging.SCORES).read_bytes()
     nobody = {"host": "http://127.0.0.1:9"}
