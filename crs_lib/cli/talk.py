@@ -33,7 +33,7 @@ def _chat(
     out: add the conversation to this file, a JSON line
     """
     from crs_lib.simulate.config import SimulateConfig
-    from crs_lib.simulate.conversation import TRIAL_TURNS
+    from crs_lib.simulate.trial import TRIAL_TURNS
 
     usual: dict[str, Any] = {"run": "trial", "systems": [spec], "n_sessions": 1}
     config = SimulateConfig(**usual | given | ({"n_turns": TRIAL_TURNS, "voices": "A"} if simulated else {}))
@@ -57,7 +57,7 @@ def _chat(
 
 def _simulate(world: Any, config: Any, session: int) -> None:
     """Three turns of a simulated user; then what was understood in all, and how to score the system."""
-    from crs_lib.simulate.conversation import trial
+    from crs_lib.simulate.trial import trial
 
     spec, found = config.systems[0], []
     print(f", users of seed {config.seed}")
@@ -82,7 +82,7 @@ def _simulate(world: Any, config: Any, session: int) -> None:
 
 def _talk(world: Any, config: Any) -> Iterator[Sequence[Turn]]:
     """The turns of a person with the system, each shown with what was read of it."""
-    from crs_lib.simulate.conversation import reply_meta
+    from crs_lib.simulate.run import reply_meta
     from crs_lib.systems import base as systems
     from crs_lib.systems import tracker
 
@@ -118,7 +118,7 @@ def _ready(config: Any) -> Iterator[Any]:
     from crs_lib.llm.base import LLMError
     from crs_lib.runs import Start, jobs
     from crs_lib.simulate.config import needs, versions
-    from crs_lib.simulate.conversation import Maker
+    from crs_lib.simulate.run import Maker
 
     jobs.checked(needs(config.roles(), config.llm_settings, sources.load(config.catalog)))
     versions(config.programs(), {})

@@ -16,10 +16,10 @@ from crs_lib.figures import layout
 from crs_lib.figures.base import convention_of, primary
 from crs_lib.metrics import base
 from crs_lib.metrics.conventions import Convention
-from crs_lib.simulate import scenarios
+from crs_lib.simulate import planner
 from crs_lib.simulate.config import SimulateConfig
-from crs_lib.simulate.conversation import trial as trial_turns
 from crs_lib.simulate.shifts import SHIFTS
+from crs_lib.simulate.trial import trial as trial_turns
 from crs_lib.simulate.voices import FIRST
 from crs_lib.systems.base import World
 
@@ -75,7 +75,7 @@ def possible_shifts(catalog: Catalog, n: int = 20) -> pd.DataFrame:
         return pd.DataFrame({"note": ["no session can begin: no genre has five films"]})
     found = Counter(
         kind for session in range(n)
-        for kind in {step.kind for step in scenarios.plan(catalog, 7, session, 20, voice="terse").steps}
+        for kind in {step.kind for step in planner.plan(catalog, 7, session, 20, voice="terse").steps}
     )  # fmt: skip
     rows = [[one.name, one.summary, f"{found[one.name]} of {n}"] for one in SHIFTS]
     return pd.DataFrame(rows, columns=["shift", "the user", "in sessions"])

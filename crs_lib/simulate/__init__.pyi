@@ -8,9 +8,8 @@ from .config import (
     iter_dialogues,
     run_folder,
 )
-from .conversation import arms_of, scenario, session
 from .logged import ImportConfig, import_logs
-from .run import prepare, simulate
+from .run import arms_of, prepare, scenario, session, simulate
 from .shifts import SHIFTS
 
 __all__ = [

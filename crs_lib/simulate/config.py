@@ -1,12 +1,12 @@
-"""The settings of a batch of dialogues, checked before anything starts."""
+"""The settings of a batch, checked before anything starts, and the dialogues of a finished one."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import pandas as pd
-from pydantic import AfterValidator
 
 from crs_lib import runs
 from crs_lib.catalog import sources
@@ -18,9 +18,10 @@ from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.llm.base import check_spec
 from crs_lib.runs.ledger import Key
 from crs_lib.simulate import scenarios
-from crs_lib.simulate.scenarios import Rates
+from crs_lib.simulate.planner import ALL_TYPES, Behaviour
+from crs_lib.simulate.scenarios import Pace, Rates
 from crs_lib.simulate.shifts import SHIFTS
-from crs_lib.simulate.voices import ALL, DEGREES, EXPLICIT, MIXED, SCOPES, STATED, choices
+from crs_lib.simulate.voices import ALL, DEGREES, EXPLICIT, MIXED, SCOPES, STATED, choices, drawn
 from crs_lib.systems.base import SYSTEMS, is_program, model_of, named
 from crs_lib.systems.base import check as check_systems
 from crs_lib.systems.settings import ModelSettings
@@ -34,29 +35,27 @@ RAW_CATALOG = "catalog_source.json"  # the catalogue in the OpenDialKG form, as 
 DEFAULT_SYSTEMS = ("oracle", "tracker", "amnesiac", "sticky", "popular", "random", "slot_echo", "echo")
 
 
-class _Role(NamedTuple):
-    """A model in a role: "crs", "user" or "judge"."""
+class Role(NamedTuple):
+    """A language model in a role: "crs" for the model of a system, or "user"."""
 
     role: str
     spec: str
-    system: str = ""  # the system whose model it is, for "crs"
+    system: str = ""
 
 
-def _waits_for(spec: str) -> str:
-    """The model, address or command that the sessions of a system wait for; empty where there is none."""
-    return model_of(spec) or (spec if SYSTEMS.get(spec).facts.get("apart") else "")
-
-
-def needs(asked: Sequence[_Role], rule: ModelSettings, catalog: Catalog) -> "list[Need]":
+def needs(roles: Sequence[Role], settings: ModelSettings, catalog: Catalog) -> "list[Need]":
     """What the preflight checks: each model with its options and its longest unbounded prompt."""
-    from crs_lib.llm.preflight import Need
+    from crs_lib.llm.preflight import Need  # slow: it loads the clients of models
 
-    found = []
-    for one in asked:
-        kind: Any = SYSTEMS.get(one.system).make if one.system else None
-        longest = int(kind.longest(catalog, rule)) if kind else 0
-        found.append(Need(one.role, one.spec, rule.options, longest, rule.settings_for(one.spec)))
-    return found
+    checks = []
+    for role in roles:
+        longest = 0
+        if role.system:
+            kind: Any = SYSTEMS.get(role.system).make
+            longest = int(kind.longest(catalog, settings))
+        reached = settings.settings_for(role.spec)
+        checks.append(Need(role.role, role.spec, settings.options, longest, reached))
+    return checks
 
 
 def versions(programs: Sequence[str], before: Mapping[str, Any]) -> dict[str, str]:
@@ -69,35 +68,17 @@ def versions(programs: Sequence[str], before: Mapping[str, Any]) -> dict[str, st
     if before.get("status") == "finished" and set(names.values()) <= set(before["inputs"]):
         return {name: before["inputs"][name] for name in names.values()}
     from crs_lib.llm.preflight import refuse
-    from crs_lib.systems.programs import identity, missing
+    from crs_lib.systems.programs import identity, missing  # slow: they load an HTTP client
 
     refuse(missing(programs))
     return {name: identity(spec) for spec, name in names.items()}
 
 
-def _bounds(name: str, least: int, given: Sequence[int]) -> tuple[int, int]:
-    """The least and the most of a range of turns; InputError unless they are two numbers in order."""
-    if len(given) != 2 or not least <= given[0] <= given[1]:
-        wanted = f"two whole numbers, the least (from {least}) and the most, e.g. [{least + 2}, {least + 4}]"
-        raise InputError(f"{name} is {list(given)}; give {wanted}")
-    return given[0], given[1]
-
-
 # Settings of today at which a run of before is the same: manifests leave them out.
 _LATER = (("scope", STATED), ("pace", scenarios.DENSE))
+_APART = ("arms", "user_llm", "llm", "scheduler")  # settings that manifests have in another form
 _ARMS = (scenarios.SHIFT, scenarios.STRAIGHT, scenarios.FRESH, scenarios.NO_SHIFT, scenarios.CALM)
-
-
-_Degree = Annotated[str, OneOf(DEGREES)]
-_Scope = Annotated[str, OneOf(SCOPES)]
-_Voices = Annotated[str, OneOf(choices)]
-
-
-def _once(arms: Sequence[str]) -> Sequence[str]:
-    if len(set(arms)) < len(arms) or (arms and arms[0] not in (scenarios.SHIFT, scenarios.NO_SHIFT)):
-        example = "['shift', 'straight', 'fresh'] (calm: insist says the same of a whole run)"
-        raise InputError(f"arms is {list(arms)}; give each arm once, shift or none first, e.g. {example}")
-    return arms
+_PACES = (scenarios.DENSE, scenarios.NATURAL)
 
 
 class SimulateConfig(Settings):
@@ -106,47 +87,54 @@ class SimulateConfig(Settings):
     run: Annotated[RunName, Field(description="name of the run, its folder under results/movies")] = "smoke"
     catalog: Annotated[str, Field(description="sample, or a catalogue's file")] = sources.SAMPLE
     systems: Annotated[
-        Sequence[str], AfterValidator(check_systems),
-        Field(description="policies, models or programs that answer, also NAME=SPEC"),
-    ] = DEFAULT_SYSTEMS  # fmt: skip
+        Sequence[str], Field(description="policies, models or programs that answer, also NAME=SPEC")
+    ] = DEFAULT_SYSTEMS
     n_sessions: Annotated[int, Field(ge=1, le=1_000_000, description="sessions of each system")] = 12
     n_turns: Annotated[int, Field(ge=1, le=1_000, description="turns of a session")] = 20
     seed: Annotated[Seed, Field(description="seed of every random choice")] = 7
     workers: Annotated[int, Field(ge=1, le=256, description="processes for systems without models")] = 1
     arms: Annotated[
-        Sequence[Annotated[str, OneOf(_ARMS)]], AfterValidator(_once),
-        Field(min_length=1, description="shift, straight (wants at once what others shift to), fresh (new at "
-              "a shift), none (no shift), calm (no insisting)"),
-    ] = (scenarios.SHIFT, *scenarios.WINDOWS)  # fmt: skip
+        Sequence[Annotated[str, OneOf(_ARMS)]],
+        Field(
+            min_length=1,
+            description="shift, straight (wants at once what others shift to), fresh (new at "
+            "a shift), none (no shift), calm (no insisting)",
+        ),
+    ] = (scenarios.SHIFT, *scenarios.WINDOWS)
     shift_first: Annotated[
-        Sequence[int], AfterValidator(partial(_bounds, "shift_first", 2)),
-        Field(description="the least and the most turn of the first shift"),
-    ] = scenarios.FIRST_SHIFT  # fmt: skip
+        Sequence[int], Field(description="the least and the most turn of the first shift")
+    ] = scenarios.FIRST_SHIFT
     shift_gap: Annotated[
-        Sequence[int], AfterValidator(partial(_bounds, "shift_gap", 1)),
-        Field(description="the least and the most turns from one shift to the next"),
-    ] = scenarios.GAP  # fmt: skip
+        Sequence[int], Field(description="the least and the most turns from one shift to the next")
+    ] = scenarios.GAP
     pace: Annotated[
-        str, OneOf((scenarios.DENSE, scenarios.NATURAL)),
+        str,
+        OneOf(_PACES),
         Field(description="dense: gaps as set, types in turn; natural: as often and in the types of people"),
-    ] = scenarios.DENSE  # fmt: skip
+    ] = scenarios.DENSE
     shift_types: Annotated[
         Sequence[Annotated[str, OneOf(SHIFTS)]], Field(min_length=1, description="shift types, due in turn")
-    ] = scenarios.ALL_TYPES
+    ] = ALL_TYPES
     rates: Annotated[
         Rates, Field(description="shares of ordinary turns: hesitation, contradiction, question")
     ] = Rates()
     explicitness: Annotated[
-        _Degree, Field(description="whether a shift names its new constraint, or a situation implies it")
+        str,
+        OneOf(DEGREES),
+        Field(description="whether a shift names its new constraint, or a situation implies it"),
     ] = EXPLICIT
     scope: Annotated[
-        _Scope, Field(description="whether a shift that brings a value says what becomes of earlier ones")
+        str,
+        OneOf(SCOPES),
+        Field(description="whether a shift that brings a value says what becomes of earlier ones"),
     ] = MIXED
     insist: Annotated[
         bool, Field(description="whether users insist where replies miss their constraints")
     ] = True
     voices: Annotated[
-        _Voices, Field(description="how users talk: all, development, confirmation, one voice, or A")
+        str,
+        OneOf(choices),
+        Field(description="how users talk: all, development, confirmation, one voice, or A"),
     ] = ALL
     user_llm: Annotated[str, Field(description="spec of the model that words the user; none if empty")] = ""
     llm: Annotated[
@@ -154,20 +142,28 @@ class SimulateConfig(Settings):
     ] = {}
     scheduler: Annotated[str, Field(description="a Dask cluster: local, tcp://host:8786, tls://…")] = ""
 
-    def __init__(self, fields: str = "", **given: Any) -> None:
+    def __init__(self, fields: str = "", **settings: Any) -> None:
         """``fields`` is a YAML file that declares fields of the catalogue."""
         if fields:
-            given["catalog"] = sources.with_fields(given.get("catalog", sources.SAMPLE), fields)
-        super().__init__(**given)
+            settings["catalog"] = sources.with_fields(settings.get("catalog", sources.SAMPLE), fields)
+        super().__init__(**settings)
 
     def check(self) -> None:
+        check_systems(self.systems)
+        if len(set(self.arms)) < len(self.arms) or self.arm not in (scenarios.SHIFT, scenarios.NO_SHIFT):
+            example = "['shift', 'straight', 'fresh'] (calm: insist says the same of a whole run)"
+            raise InputError(
+                f"arms is {list(self.arms)}; give each arm once, shift or none first, e.g. {example}"
+            )
+        _check_range("shift_first", 2, self.shift_first)
+        _check_range("shift_gap", 1, self.shift_gap)
         if self.user_llm:
             check_spec(self.user_llm, "user_llm")
-        rule = self.llm_settings
-        if any(map(model_of, self.specs.values())):
-            from crs_lib.systems.search import search_kind
+        retriever = self.llm_settings.retriever
+        if any(role.system for role in self.roles()):
+            from crs_lib.systems.search import search_kind  # slow: it loads encoders
 
-            search_kind(rule.retriever)
+            search_kind(retriever)
 
     @cached_property
     def llm_settings(self) -> ModelSettings:
@@ -179,14 +175,41 @@ class SimulateConfig(Settings):
         """The specs of the systems by name; a system without a name of its own is called as its spec."""
         return dict(map(named, self.systems))
 
+    def behaviour(self, session: int, arm: str) -> Behaviour:
+        """How the user of a session behaves in an arm."""
+        return Behaviour(
+            n_turns=self.n_turns,
+            arm=arm,
+            types=tuple(self.shift_types),
+            rates=self.rates,
+            pace=Pace.of(self.shift_first, self.shift_gap, self.pace),
+            voice=drawn(self.voices, self.seed, session),
+            insist=self.insist,
+            explicitness=self.explicitness,
+            scope=self.scope,
+        )
+
+    def keys_of(self, system: str) -> list[Key]:
+        """The sessions of a system."""
+        return [Key(system, session) for session in range(self.n_sessions)]
+
     def keys(self) -> list[Key]:
         """Every session of the batch, system by system: the order of the exported file."""
-        return [Key(system, session) for system in self.specs for session in range(self.n_sessions)]
+        keys: list[Key] = []
+        for system in self.specs:
+            keys += self.keys_of(system)
+        return keys
 
-    def roles(self) -> list[_Role]:
+    def roles(self) -> list[Role]:
         """The language models of the batch with their roles; empty where rules do everything."""
-        found = [_Role("crs", model, spec) for spec in self.specs.values() if (model := model_of(spec))]
-        return found + ([_Role("user", self.user_llm)] if self.user_llm else [])
+        roles = []
+        for spec in self.specs.values():
+            model = model_of(spec)
+            if model:
+                roles.append(Role("crs", model, spec))
+        if self.user_llm:
+            roles.append(Role("user", self.user_llm))
+        return roles
 
     def programs(self) -> list[str]:
         """The specs of the systems that are programs; empty where there is none."""
@@ -202,17 +225,22 @@ class SimulateConfig(Settings):
         """The name of the catalogue as programs are told it: sample, or the file's own name."""
         return Path(self.catalog.partition(sources.PLUS)[0]).stem
 
-    def parts(self) -> list[tuple[list[Key], tuple[str, ...]]]:
+    def parts(self) -> list[runs.Part]:
         """The batch in the order of work, each part with the models that it waits for: systems in our own
         processes scenario by scenario, planned once; the others one by one: no server swaps weights.
         """
-        keys, waits = self.keys(), dict[str, tuple[str, ...]]()
+        ruled: list[Key] = []
+        parts = []
         for name, spec in self.specs.items():
-            waits[name] = tuple(filter(None, (_waits_for(spec), self.user_llm)))
-        ruled = sorted((key for key in keys if not waits[key.system]), key=lambda key: key.session)
-        alone = [name for name in waits if waits[name]]
-        apart = [([key for key in keys if key.system == name], waits[name]) for name in alone]
-        return [(ruled, ()), *apart] if ruled else apart
+            waits_for = tuple(filter(None, (_waits_for(spec), self.user_llm)))
+            if waits_for:
+                parts.append(runs.Part(self.keys_of(name), waits_for, name))
+            else:
+                ruled += self.keys_of(name)
+        if ruled:
+            ruled.sort(key=attrgetter("session"))
+            parts.insert(0, runs.Part(ruled, (), ruled[0].system))
+        return parts
 
     @property
     def arm(self) -> str:
@@ -226,19 +254,23 @@ class SimulateConfig(Settings):
 
     def windows(self, arm: str) -> tuple[str, ...]:
         """The arms of short conversations at the shifts of a session; without shifts, fresh users."""
-        of = {scenarios.SHIFT: scenarios.WINDOWS, scenarios.NO_SHIFT: (scenarios.FRESH,)}
-        return tuple(one for one in of.get(arm, ()) if one in self.arms)
+        arms = {scenarios.SHIFT: scenarios.WINDOWS, scenarios.NO_SHIFT: (scenarios.FRESH,)}
+        return tuple(window for window in arms.get(arm, ()) if window in self.arms)
 
     def turns(self, arm: str) -> int:
         """The largest number of user turns that a system meets in an arm."""
         if arm in self.lasting:
             return self.n_sessions * self.n_turns
-        pace = scenarios.Pace.of(self.shift_first, self.shift_gap, self.pace)
-        shifts = [scenarios.shift_turns(self.seed, n, self.n_turns, pace) for n in range(self.n_sessions)]
-        times = sum(arm in self.windows(one) for one in self.lasting)
-        times *= 2 if arm == scenarios.STRAIGHT and self.scope != STATED else 1  # at most two readings
-        earlier = sum(turn - 1 for turns in shifts for turn in turns) if arm == scenarios.STRAIGHT else 0
-        return times * (scenarios.FRESH_TURNS * sum(map(len, shifts)) + earlier)
+        pace = Pace.of(self.shift_first, self.shift_gap, self.pace)
+        turns = 0
+        for session in range(self.n_sessions):
+            for shift in scenarios.shift_turns(self.seed, session, self.n_turns, pace):
+                turns += scenarios.FRESH_TURNS
+                if arm == scenarios.STRAIGHT:
+                    turns += shift - 1
+        if arm == scenarios.STRAIGHT and self.scope != STATED:
+            turns *= 2  # at most two interpretations
+        return turns * sum(arm in self.windows(other) for other in self.lasting)
 
     def run_of(self, arm: str) -> str:
         """The name of the run that holds an arm of whole sessions: the run's own, else ``<run>-<arm>``."""
@@ -246,16 +278,32 @@ class SimulateConfig(Settings):
 
     def parameters(self, arm: str) -> dict[str, Any]:
         """The settings that decide an arm, for the manifest; those of models where one takes part."""
-        apart = ("arms", "user_llm", "llm", "scheduler")
-        values = {name: value for name, value in self.values().items() if name not in apart}
-        values = {name: v for name, v in values.items() if (name, v) not in _LATER}
-        values |= {"run": self.run_of(arm), "arm": arm, "insist": self.insist and arm != scenarios.CALM}
-        values |= {"windows": list(self.windows(arm))} if self.windows(arm) else {}
+        parameters = {}
+        for name, value in self.values().items():
+            if name not in _APART and (name, value) not in _LATER:
+                parameters[name] = value
+        parameters["run"] = self.run_of(arm)
+        parameters["arm"] = arm
+        parameters["insist"] = self.insist and arm != scenarios.CALM
+        if self.windows(arm):
+            parameters["windows"] = list(self.windows(arm))
         if self.programs():
-            values["want"] = self.llm_settings.most
+            parameters["want"] = self.llm_settings.most
         if self.roles():
-            values |= {"user_llm": self.user_llm, "llm": self.llm_settings.parameters()}
-        return values
+            parameters |= {"user_llm": self.user_llm, "llm": self.llm_settings.parameters()}
+        return parameters
+
+
+def _check_range(name: str, least: int, turns: Sequence[int]) -> None:
+    if len(turns) != 2 or not least <= turns[0] <= turns[1]:
+        form = f"two whole numbers, the least (from {least}) and the most, e.g. [{least + 2}, {least + 4}]"
+        raise InputError(f"{name} is {list(turns)}; give {form}")
+
+
+def _waits_for(spec: str) -> str:
+    """The model, address or command that the sessions of a system wait for; empty where there is none."""
+    apart = bool(SYSTEMS.get(spec).facts.get("apart"))
+    return model_of(spec) or (spec if apart else "")
 
 
 def run_folder(run: str) -> Path:

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -27,7 +27,6 @@ from crs_lib.simulate.run import prepare
 SKIPPED = "skipped.csv"
 _LOOKED_AT = 5  # sessions of each system whose replies are searched for films
 _PAIRED, _INDEPENDENT = 0.95, 0.25  # shares of pairs of sessions with one user, from and up to which
-_COUNTED = ("sessions", "turns", "with_constraints", "with_shifts")
 
 
 class ImportConfig(Settings):
@@ -43,18 +42,7 @@ class ImportConfig(Settings):
     ] = ""
 
 
-class Imported(NamedTuple):
-    """An import: its folder, a row a system, the conversations skipped, and how far the catalogue goes.
-    ``systems``: sessions, turns, sessions with logged constraints, with shifts, and those skipped.
-    """
-
-    folder: Path
-    systems: pd.DataFrame
-    skipped: pd.DataFrame
-    known: "_Known"
-
-
-class _Known(NamedTuple):
+class KnownTitles(NamedTuple):
     """The share in [0, 1] of the listed titles that the catalogue has, else of replies that name one."""
 
     share: float
@@ -69,11 +57,23 @@ class _Known(NamedTuple):
         return self.share < self.least
 
 
+class Imported(NamedTuple):
+    """An import: its folder, a row a system, the conversations skipped, and how far the catalogue goes.
+    ``systems``: sessions, turns, sessions with logged constraints, with shifts, and those skipped.
+    """
+
+    folder: Path
+    systems: pd.DataFrame
+    skipped: pd.DataFrame
+    known: KnownTitles
+
+
 def user_of(dialogue: Dialogue) -> str:
     """Who the user of a dialogue is: the first constraints logged, else what is said first, else the seed."""
-    wishes = next((w for p in dialogue.pairs() if (w := p.user.user_meta.get("constraints"))), None)
-    if wishes:
-        return tables.dumps(dict(sorted(wishes.items())))
+    for pair in dialogue.pairs():
+        constraints = pair.user.state.constraints
+        if constraints:
+            return tables.dumps(dict(sorted(constraints.items())))
     return fold(dialogue.turns[0].text) or str(dialogue.extra.get("seed", ""))
 
 
@@ -82,13 +82,28 @@ def same_users(users: Iterable[Mapping[str, str]]) -> bool:
     True where almost all sessions of a number that two systems share have one user (:func:`user_of`), or no
     number is shared; False where few have, by chance. Raises InputError, with the counts, for a mixture.
     """
-    met = [a == b for by in users for a, b in combinations(by.values(), 2)]
-    share = sum(met) / len(met) if met else 1.0
+    same = different = 0
+    for by_system in users:
+        for one_user, other in combinations(by_system.values(), 2):
+            same += one_user == other
+            different += one_user != other
+    pairs = same + different
+    share = same / pairs if pairs else 1.0
     if _INDEPENDENT < share < _PAIRED:
-        told = f"{sum(met):,} have the same user and {len(met) - sum(met):,} do not"
+        counts = f"{same:,} have the same user and {different:,} do not"
         mend = "paired and independent sessions need runs of their own"
-        raise InputError(f"mixed: of {len(met):,} pairs of sessions with one number, {told}; {mend}")
+        raise InputError(f"mixed: of {pairs:,} pairs of sessions with one number, {counts}; {mend}")
     return share >= _PAIRED
+
+
+@dataclass
+class SystemCounts:
+    """What is counted of a system's dialogues."""
+
+    sessions: int = 0
+    turns: int = 0
+    with_constraints: int = 0
+    with_shifts: int = 0
 
 
 class _Counts:
@@ -96,9 +111,9 @@ class _Counts:
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
-        self.systems: dict[str, dict[str, int]] = {}
+        self.systems: dict[str, SystemCounts] = {}
         self.broken: list[Broken] = []
-        self.listed = self.known = 0
+        self.titles = self.titles_in_catalog = 0
         self.users: dict[int | str, dict[str, str]] = {}
         self.replies: list[str] = []
 
@@ -106,91 +121,121 @@ class _Counts:
         """Each dialogue as a line, its session's number with five digits."""
         for dialogue in dialogues:
             session = logs.session_key(dialogue).session
-            named = f"{session:05d}" if isinstance(session, int) else session
+            name = f"{session:05d}" if isinstance(session, int) else session
             self._count(dialogue)
             self.users.setdefault(session, {})[dialogue.model_name] = user_of(dialogue)
-            yield replace(dialogue, session_id=named).dumps()
+            yield replace(dialogue, session_id=name).dumps()
 
     def _count(self, dialogue: Dialogue) -> None:
-        row = self.systems.setdefault(dialogue.model_name, dict.fromkeys(_COUNTED, 0))
+        counts = self.systems.setdefault(dialogue.model_name, SystemCounts())
         pairs = dialogue.pairs()
-        row["sessions"] += 1
-        row["turns"] += len(pairs)
-        row["with_constraints"] += any("constraints" in pair.user.user_meta for pair in pairs)
-        row["with_shifts"] += bool(dialogue.shift_turns())
+        counts.sessions += 1
+        counts.turns += len(pairs)
+        counts.with_constraints += any(pair.user.state.logged for pair in pairs)
+        counts.with_shifts += bool(dialogue.shift_turns())
         for pair in pairs:
             titles = pair.system.meta.get("rec_titles") or ()
-            self.listed += len(titles)
-            self.known += sum(fold(str(title)) in self.catalog.title_index for title in titles)
-        if row["sessions"] <= _LOOKED_AT:
+            self.titles += len(titles)
+            self.titles_in_catalog += sum(fold(str(title)) in self.catalog.title_index for title in titles)
+        if counts.sessions <= _LOOKED_AT:
             self.replies += [pair.system.text for pair in pairs]
 
-    def titles(self) -> _Known:
+    def known_titles(self) -> KnownTitles:
         """The share of listed titles, else of replies, that the catalogue knows."""
-        if self.listed:
-            return _Known(self.known / self.listed, self.listed, "the titles that replies list", "has", 0.5)
-        grounder, n = Grounder(self.catalog), len(self.replies)
-        found = sum(bool(grounder.titles(text)) for text in self.replies)
-        of, says = "the replies looked at", "has a film that they name"
-        return _Known(found / n if n else math.nan, n, of, says, 0.25)
+        if self.titles:
+            share = self.titles_in_catalog / self.titles
+            return KnownTitles(share, self.titles, "the titles that replies list", "has", 0.5)
+        grounder = Grounder(self.catalog)
+        n = len(self.replies)
+        naming = sum(bool(grounder.titles(text)) for text in self.replies)
+        share = naming / n if n else math.nan
+        return KnownTitles(share, n, "the replies looked at", "has a film that they name", 0.25)
 
     def table(self) -> pd.DataFrame:
         """A row a system; one of which nothing could be read has 0 sessions."""
-        lost, empty = Counter(one.model for one in self.broken), dict.fromkeys(_COUNTED, 0)
-        return pd.DataFrame([
-            {"system": name or "not named", **self.systems.get(name, empty), "skipped": lost[name]}
-            for name in dict.fromkeys([*self.systems, *lost])
-        ])  # fmt: skip
+        skipped = Counter(broken.model for broken in self.broken)
+        rows = []
+        for name in dict.fromkeys([*self.systems, *skipped]):
+            counts = self.systems.get(name, SystemCounts())
+            rows.append({"system": name or "not named", **vars(counts), "skipped": skipped[name]})
+        return pd.DataFrame(rows)
 
 
 def import_logs(config: ImportConfig) -> Imported:
-    """Read logs into ``results/movies/<run>``: frozen catalogue, ``dialogues.jsonl``, ``skipped.csv``
-    (``strict``: InputError instead). Where systems met different users (:func:`same_users`), a session is
-    named after its system. What a log lacks leaves the metrics that need it undefined. Raises InputError
-    where nothing can be read, RunError for a run that holds other dialogues.
+    """Read logs into ``results/movies/<run>``: frozen catalogue, ``dialogues.jsonl``, ``skipped.csv``.
+
+    Where systems met different users (:func:`same_users`), a session is named after its system. What a log
+    lacks leaves the metrics that need it undefined.
+
+    Raises
+    ------
+    InputError
+        Nothing can be read; with ``strict`` also where one conversation cannot.
+    RunError
+        The run holds other dialogues.
     """
     files = logs.files(config.logs)
     catalog = prepare(config.run, config.catalog)
     counts = _Counts(catalog)
     inputs = {"catalog": sources.content_hash(catalog), "logs": tables.of_files(files)}
     settings: dict[str, Any] = {"imported": True, "system": config.system, "strict": config.strict}
-    settings |= {"order": config.order} if config.order else {}
-    order = {paths.slug(name): name for name in map(str.strip, config.order.split(",")) if name}
-    found = _in_order(config, order, _refuse if config.strict else counts.broken.append)
-    fixed = runs.entry(STUDY, config.run, "simulate").get("status") == "finished"
-    with runs.stage(STUDY, config.run, "simulate", settings, inputs, fixed=fixed) as stage:
-        tables.write_jsonl(stage.path("dialogues.jsonl"), counts.pass_on(found))
+    if config.order:
+        settings["order"] = config.order
+    finished = runs.entry(STUDY, config.run, "simulate").get("status") == "finished"
+    with runs.stage(STUDY, config.run, "simulate", settings, inputs, fixed=finished) as stage:
+        order = _order(config)
+        dialogues = _in_order(config, order, _refuse if config.strict else counts.broken.append)
+        path = stage.path("dialogues.jsonl")
+        tables.write_jsonl(path, counts.pass_on(dialogues))
         skipped = pd.DataFrame(counts.broken, columns=list(Broken._fields))
         tables.write_csv(stage.path(SKIPPED), skipped)
-        read_of = {paths.slug(name): name for name in counts.systems}
-        for name in (order[slug] for slug in order if slug not in read_of):
-            hint, there = did_you_mean(name, read_of.values()), ", ".join(counts.systems)
-            raise InputError(f"order names {name!r}, which no log is of{hint} (found: {there})")
-        if not same_users(counts.users.values()):  # the system joins the session's name: none is shared
+        _check_order(order, counts.systems)
+        if not same_users(counts.users.values()):
             stage.counts["users"] = "different for each system"
-            path = stage.path("dialogues.jsonl")
-            talks = map(Dialogue.from_json, tables.read_jsonl(path))
-            own = (replace(d, session_id=f"{paths.slug(d.model_name)}:{d.session_id}").dumps() for d in talks)
-            tables.write_jsonl(path, own)
-        read = sum(row["sessions"] for row in counts.systems.values())
-        stage.counts |= {"sessions": read, "systems": len(counts.systems), "skipped": len(skipped)}
-        if not read:
+            tables.write_jsonl(path, _named_after_systems(path))
+        sessions = sum(system.sessions for system in counts.systems.values())
+        stage.counts |= {"sessions": sessions, "systems": len(counts.systems), "skipped": len(skipped)}
+        if not sessions:
             first = counts.broken[0] if counts.broken else Broken(config.logs, "", "it is empty")
             why = f"{first.place}: {first.reason}"
             raise InputError(f"no conversation of {config.logs} can be read; the first: {why}")
-    return Imported(stage.folder, counts.table(), skipped, counts.titles())
+    return Imported(stage.folder, counts.table(), skipped, counts.known_titles())
+
+
+def _order(config: ImportConfig) -> dict[str, str]:
+    """The systems to put first as the settings name them, by slug."""
+    names = filter(None, map(str.strip, config.order.split(",")))
+    return {paths.slug(name): name for name in names}
+
+
+def _check_order(order: Mapping[str, str], systems: Collection[str]) -> None:
+    slugs = {paths.slug(name): name for name in systems}
+    for slug, name in order.items():
+        if slug not in slugs:
+            hint = did_you_mean(name, systems)
+            raise InputError(f"order names {name!r}, which no log is of{hint} (found: {', '.join(systems)})")
+
+
+def _named_after_systems(path: Path) -> Iterator[str]:
+    """The lines of a file, the system in the name of each session: none is shared."""
+    for record in tables.read_jsonl(path):
+        dialogue = Dialogue.from_json(record)
+        session = f"{paths.slug(dialogue.model_name)}:{dialogue.session_id}"
+        yield replace(dialogue, session_id=session).dumps()
 
 
 def _in_order(
     config: ImportConfig, first: Collection[str], broken: Callable[[Broken], object]
 ) -> Iterator[Dialogue]:
     """The dialogues, those of the systems named ``first`` before others; read once more for each of them."""
-    for wanted in first:
-        again = logs.readable(config.logs, lambda _: None, system=config.system)
-        yield from (one for one in again if logs.session_key(one).model == wanted)
-    rest = logs.readable(config.logs, broken, system=config.system)
-    yield from (one for one in rest if logs.session_key(one).model not in first)
+    for system in first:
+        for dialogue in logs.readable(config.logs, lambda _: None, system=config.system):
+            if logs.session_key(dialogue).model == system:
+                yield dialogue
+    for dialogue in logs.readable(config.logs, broken, system=config.system):
+        if logs.session_key(dialogue).model not in first:
+            yield dialogue
 
 
-def _refuse(one: Broken) -> None:
-    raise InputError(f"{one.place}: {one.reason}")
+def _refuse(broken: Broken) -> None:
+    raise InputError(f"{broken.place}: {broken.reason}")

@@ -1,26 +1,367 @@
-"""One session, and a batch of systems × seeds in which every system meets the same users."""
+"""Running a batch: every system meets the same users, conversation by conversation, into a run folder."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import zip_longest
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
 from crs_lib import runs
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.core import safety, tables
-from crs_lib.core.dialogue import Dialogue
+from crs_lib.catalog.grounder import Grounder
+from crs_lib.core import prompts, rng, safety, tables
+from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.llm.client import Retry
 from crs_lib.runs import jobs
+from crs_lib.runs.jobs import Start
 from crs_lib.runs.ledger import Key, Ledger
+from crs_lib.simulate import scenarios, voices
 from crs_lib.simulate.config import FAILED, RAW_CATALOG, STUDY, SimulateConfig, dialogue_file, needs, versions
-from crs_lib.simulate.conversation import Maker
+from crs_lib.simulate.planner import Planner
+from crs_lib.simulate.scenarios import FRESH, SHIFT, STRAIGHT, Scenario, Streams, Window
+from crs_lib.simulate.user_llm import ModelWording
+from crs_lib.simulate.users import User, check_voiced
+from crs_lib.systems import base as systems
+from crs_lib.systems.base import SYSTEMS, SystemReply, World, is_program
+
+if TYPE_CHECKING:
+    from crs_lib.systems.programs import Programs
+
+
+def scenario(world: World, number: int, config: SimulateConfig, arm: str = "") -> Scenario:
+    """The scenario of a session's number under the settings of a batch, in their first arm or a named one.
+
+    Raises
+    ------
+    InputError
+        The catalogue has no genre with five films.
+    """
+    behaviour = config.behaviour(number, arm or config.arm)
+    return Planner(world.catalog, Streams(config.seed, number), behaviour).plan()
+
+
+class Talk(NamedTuple):
+    """A conversation to be held: its id in files, the user's plan, its turns, and the window that it mirrors
+    as the log names it (empty for a whole session).
+    """
+
+    name: str
+    plan: Scenario
+    turns: range
+    window: Mapping[str, Any] = {}
+
+    @classmethod
+    def whole(cls, plan: Scenario) -> "Talk":
+        """The conversation of a whole session."""
+        return cls(plan.name, plan, range(1, len(plan.steps) + 1))
+
+
+Talks = Mapping[str, Sequence[Talk]]  # by arm
+
+
+def talks_of(catalog: Catalog, plan: Scenario, shifting: Scenario, arms: Sequence[str]) -> Talks:
+    """The conversations of a scenario by arm: the session, and in ``arms`` those of its windows."""
+    talks = {plan.arm: [Talk.whole(plan)]}
+    shared = scenarios.windows(shifting, plan)
+    for arm in arms:
+        talks[arm] = []
+        for window in shared:
+            talks[arm] += _window_talks(catalog, plan, arm, window)
+    return talks
+
+
+def _window_talks(catalog: Catalog, plan: Scenario, arm: str, window: Window) -> list[Talk]:
+    """The conversation of a straight or a fresh user; of a straight one for each interpretation of open
+    words.
+    """
+    log = {"arm": plan.arm, "session_id": plan.name, "turn": window.turn}
+    readings = plan.steps[window.turn - 1].readings
+    talks = []
+    if arm == FRESH:
+        if not readings:
+            name = f"{plan.name}.{plan.arm}.{window.turn:02d}"
+            fresh = scenarios.fresh(catalog, plan, window.turn)
+            talks.append(Talk(name, fresh, range(window.turn, window.end), log))
+        return talks
+    name = f"{plan.name}.{STRAIGHT}.{window.turn:02d}"
+    turns = range(1, window.end)
+    if not readings:
+        talks.append(Talk(name, scenarios.straight(catalog, plan, window.turn), turns, log))
+    for reading, state in readings.items():
+        meant = scenarios.read_as(catalog, plan, window, state)
+        straight = scenarios.straight(catalog, meant, window.turn)
+        talks.append(Talk(f"{name}.{reading}", straight, turns, {**log, "reading": reading}))
+    return talks
+
+
+def session(
+    world: World, spec: str, number: int, config: SimulateConfig, plan: Scenario | None = None
+) -> Dialogue:
+    """One dialogue between a system and the user of a scenario.
+
+    The user's random stream leaves the system out, so every system meets the same constraints and shifts.
+
+    Parameters
+    ----------
+    world
+        What all systems share: catalogue and grounder.
+    spec
+        The system, ``SPEC`` or ``NAME=SPEC``.
+    number
+        The number of the session, from 0.
+    config
+        The settings of the batch.
+    plan
+        The scenario, if it was planned already.
+
+    Raises
+    ------
+    RunError
+        An utterance does not voice a planned constraint or shift.
+    """
+    talk = Talk.whole(plan or scenario(world, number, config))
+    return Partner(world, spec, config, talk.plan).talk(talk)
+
+
+def arms_of(
+    world: World,
+    spec: str,
+    number: int,
+    config: SimulateConfig,
+    arm: str = "",
+    plans: Sequence[Scenario] = (),
+) -> dict[str, list[Dialogue]]:
+    """The dialogues between a system and all users of a scenario, by arm.
+
+    Beside the session there are, at each shift, a straight user, who wants at once what the other shifts to
+    (:func:`crs_lib.simulate.scenarios.straight`), and a fresh user, whose first words name everything in
+    force; where a shift leaves its scope open, a straight user for each interpretation.
+
+    Parameters
+    ----------
+    world, spec, number, config
+        As for :func:`session`.
+    arm
+        That of the whole session; by default the first of the batch.
+    plans
+        The scenarios of the arm and of the shifting session, if they were planned already.
+    """
+    arm = arm or config.arm
+    plan, shifting = plans or (scenario(world, number, config, planned) for planned in (arm, SHIFT))
+    return hold(world, spec, config, talks_of(world.catalog, plan, shifting, config.windows(arm)))
+
+
+def hold(world: World, spec: str, config: SimulateConfig, talks: Talks) -> dict[str, list[Dialogue]]:
+    """The conversations of a scenario with a system, by arm. They are held in random order, each with a
+    system made anew; a program has a process or object for each of as many lanes as there are arms, drawn
+    by scenario, so that none serves two arms of one scenario. Systems are told the session's turn numbers,
+    so that their chance draws are the session's.
+    """
+    session = next(iter(talks.values()))[0].plan
+    lanes = session.streams.at("lanes").permutation(len(talks)).tolist()
+    queue = []
+    for lane, several in zip(lanes, talks.values(), strict=True):
+        partner = Partner(replace(world, lane=lane), spec, config, session)
+        queue += [(partner, talk) for talk in several]
+    order = session.streams.at("order of arms", session.arm).permutation(len(queue)).tolist()
+    dialogues = {}
+    for index in order:
+        partner, talk = queue[index]
+        dialogues[talk.name] = partner.talk(talk)
+    by_arm = {}
+    for arm, several in talks.items():
+        by_arm[arm] = [dialogues[talk.name] for talk in several]
+    return by_arm
+
+
+class Partner:
+    """A system of a batch as the users of a scenario meet it: made anew for each conversation. ``session`` is
+    the plan of the whole session, whose films a system with a fixed list is given.
+    """
+
+    def __init__(self, world: World, spec: str, config: SimulateConfig, session: Scenario) -> None:
+        self.world = world
+        self.config = config
+        self.session = session
+        self.name, self.spec = systems.named(spec)
+
+    def talk(self, talk: Talk) -> Dialogue:
+        """A conversation as a dialogue."""
+        catalog = self.world.catalog
+        user = User(catalog, talk.plan, self._realiser())
+        system = self._system(talk)
+        turns = []
+        for number, turn in enumerate(talk.turns, start=1):
+            with prompts.worded(catalog.words):
+                utterance = user.speak(turn)
+                step = talk.plan.steps[turn - 1]
+                check_voiced(self.world.grounder, step, utterance.act, utterance.text)
+                reply = system.reply(turn, utterance.text, utterance.meta if system.sees_state else {})
+            user.hear(reply.items, reply.text)
+            turns.append(Turn(USER, utterance.text, {"user_meta": {**utterance.meta, "turn": number}}))
+            turns.append(Turn(SYSTEM, reply.text, reply_meta(catalog, reply)))
+        return self._dialogue(talk, turns)
+
+    def _dialogue(self, talk: Talk, turns: Sequence[Turn]) -> Dialogue:
+        plan = talk.plan
+        extra: dict[str, Any] = {"seed": self.config.seed, "arm": plan.arm}
+        if plan.voice != voices.FIRST:
+            extra["voice"] = plan.voice
+        events = [event.to_json() for event in plan.events]
+        if talk.window:
+            extra["of"] = dict(talk.window)
+            events = []
+        return Dialogue(talk.name, self.name, tuple(turns), plan.true_genre, tuple(events), extra)
+
+    def _system(self, talk: Talk) -> systems.System:
+        conversation = conversation_id(self.config.seed, talk.name, talk.plan.arm)
+        world = replace(self.world, conversation=conversation)
+        films: Sequence[int] = ()
+        if SYSTEMS.get(self.spec).facts.get("shelf"):
+            films = candidate_set(world, self.session, self.config)
+        return systems.create(self.spec, world, self.config.seed, self.session.session, films)
+
+    def _realiser(self) -> ModelWording | None:
+        """The model that words the user's utterances; None where the templates do."""
+        model = self.config.user_llm
+        if not model:
+            return None
+        world = self.world
+        if world.llms is None:
+            raise InputError(f"user_llm {model!r} needs language models; give the World a Pool as llms")
+        address = (*self.session.streams, self.spec)
+        return ModelWording(world.llms, model, world.llm, world.grounder, address, self.session.voice)
+
+
+def conversation_id(seed: int, name: str, arm: str) -> str:
+    """The id of a conversation as systems know it: digits, which tell neither the scenario nor the arm."""
+    return str(rng.stream(seed, "movies", "conversation", name, arm).integers(10**17, 10**18))
+
+
+def candidate_set(world: World, plan: Scenario, config: SimulateConfig) -> tuple[int, ...]:
+    """The films of a session for systems with a fixed list: a draw with answers to each state of the user."""
+    draw = plan.streams.at("answers")
+    answers = {}
+    for step in plan.steps:
+        for state in (step.state, *step.readings.values()):
+            wanted = (*state.constraints.items(), None, *state.avoid.items())
+            answers[wanted] = state.answers(world.catalog)
+    chosen = [draw.permutation(films)[: world.llm.most].tolist() for films in answers.values()]
+    in_turn = []
+    for tier in zip_longest(*chosen):
+        in_turn += [film for film in tier if film is not None]
+    return systems.drawn(world.catalog, world.llm.listed, config.seed, plan.session, in_turn)
+
+
+def reply_meta(catalog: Catalog, reply: SystemReply) -> dict[str, Any]:
+    """A reply as the log of its turn keeps it."""
+    films = [catalog.items[item] for item in reply.items]
+    log: dict[str, Any] = {"constraints": dict(reply.constraints)}
+    log["rec_titles"] = [film.title for film in films]
+    log["rec_ids"] = [film.item_id for film in films]
+    log["hallucinated_titles"] = list(reply.hallucinated)
+    log.update(reply.extra)
+    return log
+
+
+class Maker:
+    """Makes the sessions of a batch in one process; ``start`` says where models' calls are kept."""
+
+    def __init__(self, catalog: Catalog | str, config: SimulateConfig, arm: str, start: Start) -> None:
+        loaded = sources.load(catalog) if isinstance(catalog, str) else catalog
+        settings = config.llm_settings
+        self.config = config
+        self.arm = arm
+        self.llms = None
+        if config.roles():
+            self.llms = start.pool(settings, Retry(seeds=start.starts * Retry().seeds))
+        self.programs: Programs | None = None
+        if config.programs():
+            from crs_lib.systems import programs  # slow: it loads an HTTP client
+
+            self.programs = programs.Programs(start.place, settings, loaded, config.catalog_name)
+        self._shared = [shared for shared in (self.llms, self.programs) if shared is not None]
+        self.world = World(loaded, Grounder(loaded), self.llms, settings, self.programs)
+        self._specs = {systems.named(spec)[0]: spec for spec in config.systems}
+        self._talks = lru_cache(maxsize=64)(self._plan)
+
+    def _plan(self, number: int) -> Talks:
+        """The conversations of a session, planned once for all systems."""
+        plan = scenario(self.world, number, self.config, self.arm)
+        shifting = plan if self.arm == SHIFT else scenario(self.world, number, self.config, SHIFT)
+        return talks_of(self.world.catalog, plan, shifting, self.config.windows(self.arm))
+
+    def __call__(self, key: Key) -> str:
+        """The session as one line of JSON, and behind it those of its windows, arm by arm."""
+        talks = self._talks(key.session)
+        dialogues = hold(self.world, self._specs[key.system], self.config, talks)
+        lines = []
+        for several in dialogues.values():
+            lines += [dialogue.dumps() for dialogue in several]
+        return "\n".join(lines)
+
+    @property
+    def models(self) -> "Maker | None":
+        """The maker itself where its sessions wait for models or programs."""
+        return self if self._shared else None
+
+    def width(self, specs: Sequence[str]) -> int:
+        """How many sessions at once keep these models and programs busy; at least 1."""
+        programs = [spec for spec in specs if is_program(spec)]
+        if programs:
+            from crs_lib.systems.programs import width  # slow: it loads an HTTP client
+
+            settings, workers = self.config.llm_settings, self.config.workers
+            return max(width(spec, settings, workers) for spec in programs)
+        return self.llms.width(specs) if self.llms else 1
+
+    def release(self, spec: str) -> None:
+        """End a program that is no longer needed, or free a model's memory on its servers."""
+        if self.programs is not None and is_program(spec):
+            self.programs.close(spec)
+        elif self.llms is not None:
+            self.llms.release(spec)
+
+    def close(self) -> None:
+        """Close connections and files and end programs; using the maker afterwards opens them again."""
+        for shared in self._shared:
+            shared.close()
+
+    def halt(self) -> None:
+        """Let sessions that wait for a model or a program end at their next call."""
+        for shared in self._shared:
+            shared.halt()
+
+
+_GROWS = ("n_sessions", "systems")  # more of these changes no session that there is
 
 
 def prepare(run: str, catalog: str) -> Catalog:
     """Clean a catalogue and freeze it in a run's folder (``catalog.parquet``, ``cleaning_report.csv``, and a
-    file in the OpenDialKG form as it is); RunError if the run holds another one.
+    file in the OpenDialKG form as it is).
+
+    Parameters
+    ----------
+    run
+        Name of the run, a folder under results/movies.
+    catalog
+        ``sample``, or a catalogue's file.
+
+    Returns
+    -------
+    Catalog
+        The cleaned catalogue.
+
+    Raises
+    ------
+    RunError
+        The run holds another catalogue.
     """
     loaded = sources.load(catalog)
     _freeze(run, catalog, loaded)
@@ -29,84 +370,123 @@ def prepare(run: str, catalog: str) -> Catalog:
 
 def _freeze(run: str, catalog: str, loaded: Catalog) -> str:
     """Store a loaded catalogue in a run's folder as :func:`prepare` does; returns its hash."""
-    inputs = {"catalog": sources.content_hash(loaded)}
-    with runs.stage(STUDY, run, "catalog", {"catalog": catalog}, inputs) as stage:
+    digest = sources.content_hash(loaded)
+    with runs.stage(STUDY, run, "catalog", {"catalog": catalog}, {"catalog": digest}) as stage:
         loaded.save(stage.path("catalog.parquet"))
         if loaded.declared:
             stage.path("catalog.yaml")
-        if raw := sources.raw(catalog):
-            with tables.write_aside(stage.path(RAW_CATALOG), "wb") as file:
-                file.write(raw)
+        source = sources.raw(catalog)
+        if source:
+            tables.write_whole(stage.path(RAW_CATALOG), source)
         tables.write_csv(stage.path("cleaning_report.csv"), loaded.report.table())
         stage.counts |= {"films": len(loaded), "concepts": len(loaded.vocabulary)}
-    return inputs["catalog"]
+    return digest
 
 
 def simulate(config: SimulateConfig, *, progress: bool = True) -> Path:
-    """Run a batch into ``results/movies/<run>``: ledger, then ``dialogues.jsonl``; returns the folder. The
-    conversations of straight and fresh users lie beside it (``dialogues_<arm>.jsonl``), further arms of whole
-    sessions in runs ``<run>-<arm>``. Killed at any moment and started again, it continues. The catalogue is
-    frozen as ``catalog.parquet``, models' calls are in ``llm_calls.jsonl``, failed sessions in
-    ``failed_sessions.csv``. Raises RunError for a folder made with other parameters, a damaged ledger, a run
-    that another process works on, a disk that refuses, models that are not there, and more failed sessions
-    than ``llm`` allows (``max_failed``).
+    """Run a batch into ``results/movies/<run>``: ledger, then ``dialogues.jsonl``.
+
+    The conversations of straight and fresh users lie beside it (``dialogues_<arm>.jsonl``), further arms of
+    whole sessions in runs ``<run>-<arm>``. Killed at any moment and started again, it continues. The
+    catalogue is frozen as ``catalog.parquet``, models' calls are in ``llm_calls.jsonl``, failed sessions in
+    ``failed_sessions.csv``.
+
+    Parameters
+    ----------
+    config
+        The settings of the batch.
+    progress
+        Whether bars show what is done.
+
+    Returns
+    -------
+    Path
+        The folder of the first arm.
+
+    Raises
+    ------
+    RunError
+        A folder made with other parameters, a damaged ledger, a run that another process works on, a disk
+        that refuses, models that are not there, or more failed sessions than ``llm`` allows (``max_failed``).
     """
     catalog = sources.load(config.catalog)
-    folders = [_arm(config, arm, catalog, progress) for arm in config.lasting]
+    folders = [_simulate_arm(config, arm, catalog, progress) for arm in config.lasting]
     return folders[0]
 
 
-def _arm(config: SimulateConfig, arm: str, catalog: Catalog, progress: bool) -> Path:
-    """Run one arm of a batch."""
-    name, rule, asked = config.run_of(arm), config.llm_settings, config.roles()
-    inputs = {"catalog": _freeze(name, config.catalog, catalog)}
-    before = runs.entry(STUDY, name, "simulate")
-    inputs |= jobs.weights(before, [one.spec for one in asked], lambda: needs(asked, rule, catalog))
-    inputs |= versions(config.programs(), before)
-    seeds = ", with other seeds" if asked else ""
-    without = f"{seeds}, or let the run do without so many: llm={{'max_failed': …}}"
-    grows = ("n_sessions", "systems")
-    opened = runs.stage(STUDY, name, "simulate", config.parameters(arm), inputs, grows=grows)
+def _simulate_arm(config: SimulateConfig, arm: str, catalog: Catalog, progress: bool) -> Path:
+    run = config.run_of(arm)
+    digest = _freeze(run, config.catalog, catalog)
+    inputs = {"catalog": digest, **_reached(config, run, catalog)}
+    opened = runs.stage(STUDY, run, "simulate", config.parameters(arm), inputs, grows=_GROWS)
     with opened as stage, stage.ledger("ledger.sqlite") as ledger:
-        alone = config.workers == 1 and not config.scheduler
+        near = config.workers == 1 and not config.scheduler
+        shared = catalog if near else str(stage.folder / "catalog.parquet")
         runs.job(
-            stage, ledger, [runs.Part(keys, models, label=keys[0].system) for keys, models in config.parts()],
-            Maker, (catalog if alone else str(stage.folder / "catalog.parquet"), config, arm),
-            llm=rule, workers=config.workers, scheduler=config.scheduler,
-            logged=config.calls_out, most_failed=rule.max_failed,
-            hint=without if config.calls_out else "", progress=progress,
-        )  # fmt: skip
-        export(stage, ledger, config.keys(), config.windows(arm))
+            stage,
+            ledger,
+            config.parts(),
+            Maker,
+            (shared, config, arm),
+            llm=config.llm_settings,
+            workers=config.workers,
+            scheduler=config.scheduler,
+            logged=config.calls_out,
+            most_failed=config.llm_settings.max_failed,
+            hint=_hint(config),
+            progress=progress,
+        )
+        _export(stage, ledger, config.keys(), config.windows(arm))
     return stage.folder
 
 
-def export(stage: runs.Stage, ledger: Ledger, keys: Sequence[Key], windows: Sequence[str] = ()) -> None:
+def _reached(config: SimulateConfig, run: str, catalog: Catalog) -> dict[str, str]:
+    """The models and programs of a batch, as inputs of the stage; RunError for those that are not there."""
+    before = runs.entry(STUDY, run, "simulate")
+    roles = config.roles()
+    specs = [role.spec for role in roles]
+    weights = jobs.weights(before, specs, lambda: needs(roles, config.llm_settings, catalog))
+    return {**weights, **versions(config.programs(), before)}
+
+
+def _hint(config: SimulateConfig) -> str:
+    """What may help where sessions failed that wait for models or programs."""
+    if not config.calls_out:
+        return ""
+    seeds = ", with other seeds" if config.roles() else ""
+    return f"{seeds}, or let the run do without so many: llm={{'max_failed': …}}"
+
+
+def _export(stage: runs.Stage, ledger: Ledger, keys: Sequence[Key], windows: Sequence[str]) -> None:
     """Write the dialogues, in the order of ``keys`` (arms of ``windows`` into their files), and failures."""
-    asked = set(keys)
-    failed = {key: error for key, error in ledger.failures() if key in asked}
-    done = [key for key in keys if key not in failed]
-    with contextlib.ExitStack() as opened:
-        paths = [stage.path(dialogue_file(arm)) for arm in ("", *windows)]
-        files = [opened.enter_context(tables.write_aside(path)) for path in paths]
+    asked_for = set(keys)
+    failures = {key: error for key, error in ledger.failures() if key in asked_for}
+    done = [key for key in keys if key not in failures]
+    with contextlib.ExitStack() as stack:
+        files = {}
+        for arm in ("", *windows):
+            files[arm] = stack.enter_context(tables.write_aside(stage.path(dialogue_file(arm))))
         for key, body in zip(done, ledger.bodies(done), strict=True):
-            for talk, line in _dialogues(key, body):
-                arm = talk.extra.get("arm") if "of" in talk.extra else ""
-                files[windows.index(arm) + 1 if arm in windows else 0].write(line + "\n")
-    if failed:
-        rows = [(key.system, f"{key.session:05d}", error) for key, error in failed.items()]
-        tables.write_csv(stage.path(FAILED), pd.DataFrame(rows, columns=["model", "session_id", "error"]))
+            for dialogue, line in _dialogues(key, body):
+                arm = dialogue.extra["arm"] if "of" in dialogue.extra else ""
+                files.get(arm, files[""]).write(line + "\n")
+    if failures:
+        rows = [(key.system, f"{key.session:05d}", error) for key, error in failures.items()]
+        table = pd.DataFrame(rows, columns=["model", "session_id", "error"])
+        tables.write_csv(stage.path(FAILED), table)
     else:
         (stage.folder / FAILED).unlink(missing_ok=True)
     stage.counts |= {"sessions": len(done), "systems": len({key.system for key in keys})}
 
 
-def _dialogues(key: Key, body: str) -> list[tuple[Dialogue, str]]:
+def _dialogues(key: Key, body: str) -> Iterator[tuple[Dialogue, str]]:
     """The dialogues of a body, each with its line; RunError where a line is none, whatever its hash says."""
-    try:
-        lines = list(filter(None, body.split("\n")))
-        found = [Dialogue.from_json(safety.loads(line, "the body"), source="the ledger") for line in lines]
-        return list(zip(found, lines, strict=True))
-    except (InputError, AttributeError, TypeError) as error:
-        wrong = f"session {key.session} of {key.system!r} in the ledger is no dialogue ({error})"
-        remedy = "move the ledger away and start the same command again: the sessions are made anew"
-        raise RunError(f"{wrong}; {remedy}") from error
+    for line in filter(None, body.split("\n")):
+        try:
+            record = safety.loads(line, "the body")
+            dialogue = Dialogue.from_json(record, source="the ledger")
+        except (InputError, AttributeError, TypeError) as error:
+            wrong = f"session {key.session} of {key.system!r} in the ledger is no dialogue ({error})"
+            remedy = "move the ledger away and start the same command again: the sessions are made anew"
+            raise RunError(f"{wrong}; {remedy}") from error
+        yield dialogue, line

@@ -1,45 +1,58 @@
-"""Scenarios: the constraints and shifts of a user, fixed before any system says a word. A scenario depends on
-the catalogue, the seed, the session's number and the settings, never on the system: every system meets the
-same users, and sessions are paired by design. Users shift at random turns, and the types of shifts come in
-equal numbers within a block of sessions (docs/metrics.md, section 5).
+"""Scenario: what one simulated user wants, turn by turn, fixed before any system says a word.
+
+A scenario depends on the catalogue, the seed, the session's number and the settings, never on the system:
+every system meets the same users, and sessions are paired by design. A straight user wants from the first
+turn what the other user shifts to, and talks as long; a fresh user begins at the shift and names everything
+in force. :mod:`crs_lib.simulate.planner` makes scenarios. Source: docs/metrics.md, section 5;
+docs/validity.md, section 1.
 """
 
-import itertools
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
-from typing import Annotated, Any, ClassVar, Final, NamedTuple
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import Annotated, ClassVar, Final, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from crs_lib.catalog.catalog import Catalog
-from crs_lib.catalog.fields import GOAL_FIELD, QUESTION_ACTS
+from crs_lib.catalog.catalog import Catalog, Codes
+from crs_lib.catalog.fields import QUESTION_ACTS
 from crs_lib.core import rng
-from crs_lib.core.errors import InputError
+from crs_lib.core.dialogue import ShiftEvent
 from crs_lib.core.settings import Field, Settings
 from crs_lib.simulate import voices
-from crs_lib.simulate.shifts import SHIFTS, PlannedShift, StateShape, UserState, further, propose, stand_ins
-from crs_lib.simulate.voices import Situation
+from crs_lib.simulate.shifts import PlannedShift, UserState
+from crs_lib.systems.base import Draw
 
-FIRST_SHIFT, GAP = (4, 6), (3, 5)  # inclusive bounds, in turns
-_TURNS_AFTER = 2  # a shift is planned only where so many turns follow it
+SHIFT, NO_SHIFT, STRAIGHT, FRESH, CALM = "shift", "none", "straight", "fresh", "calm"  # arms
+WINDOWS: Final = (STRAIGHT, FRESH)  # arms of short conversations, one for each shift
+FRESH_TURNS = 3  # turns of a window from the shift on, or until the state changes
 
-
-def _refinements(seed: int, session: int, least: int = 1, natural: bool = False) -> int:
-    """Constraints that a user adds to the first before a shift: ``least`` to 2; none at natural pace."""
-    return 0 if natural else int(rng.stream(seed, "movies", session, "refinements").integers(least, 3))
-
+# Acts of turns; that of a shift begins with "shift_".
+OPENING = "initial"
+REFINEMENT = "refine"
+FOLLOW_UP = "follow_up"  # asks for further films
+EXCLUDE = "exclude"  # names a value to avoid
+CLARIFY = "shift_clarified"  # names all that holds after a shift that left its scope open
+CONTRADICTION = "contradiction"  # contradicts the last reply, in words only
+QUESTIONS = tuple(QUESTION_ACTS)
+_ADDS = "shift_refine"
+_FREE = frozenset({*QUESTIONS, FOLLOW_UP, "hesitate", "aside", CONTRADICTION, *voices.SMALL_TALK})
 
 DENSE, NATURAL = "dense", "natural"
-# People's revisions (docs/revisions.md): 456 in about 2,390 user turns after the first (480 conversations);
-# their types, "exclude" as contradict; 416 of 451 leave the scope open.
-_RATE, _OPEN_SHARE = 0.19, 0.92
-_FOUND = {"refine": 341, "contradict": 68, "replace": 34, "relax": 7, "switch": 6}
-# Genres as often as the people tuned on name them (docs/validity.md, section 2); any other about 4 times.
-_ASKED = {"Comedy": 51, "Horror": 42, "Action": 32, "Science Fiction": 24, "Fantasy": 16, "Romance": 16}
-_INSISTS, _SELDOM = 0.6, 0.1  # how often an unserved user insists instead of going on; at natural pace
+FIRST_SHIFT, GAP = (4, 6), (3, 5)  # inclusive bounds, in turns
+_TURNS_AFTER = 2  # a shift is planned only where so many turns follow it
+# People's revisions (docs/revisions.md): 456 in about 2,390 user turns after the first (480 conversations).
+_NATURAL_RATE = 0.19
+
+
+class Streams(NamedTuple):
+    """The random streams of a session, by address; the system is no part of any address."""
+
+    seed: int
+    session: int
+
+    def at(self, *address: str | int) -> Draw:
+        """The stream of an address, begun anew."""
+        return rng.stream(self.seed, "movies", self.session, *address)
 
 
 class Pace(NamedTuple):
@@ -56,78 +69,32 @@ class Pace(NamedTuple):
         """The pace of two ranges and a name as settings have them."""
         return cls((first[0], first[1]), (gap[0], gap[1]), pace == NATURAL)
 
+    def opening_ends(self, streams: Streams) -> int:
+        """The turn of a session's first shift, however long the session is."""
+        turns = shift_turns(*streams, self.first[1] + _TURNS_AFTER, self)
+        return turns[0] if turns else self.first[1]
+
 
 USUAL = Pace()
 
 
-def shift_turns(seed: int, session: int, n_turns: int, pace: Pace = USUAL) -> list[int]:
-    """The turns at which a session shifts: random first turn, random gaps, none near the end."""
-    draw = rng.stream(seed, "movies", session, "shift-turns")
+@lru_cache(maxsize=1024)
+def _shift_turns(seed: int, session: int, n_turns: int, pace: Pace) -> tuple[int, ...]:
+    draw = Streams(seed, session).at("shift-turns")
+    last = n_turns - _TURNS_AFTER
     if pace.natural:
-        return [turn for turn in range(pace.first[0], n_turns - _TURNS_AFTER + 1) if draw.random() < _RATE]
-    turns, turn = [], int(draw.integers(pace.first[0], pace.first[1] + 1))
-    while turn + _TURNS_AFTER <= n_turns:
+        return tuple(turn for turn in range(pace.first[0], last + 1) if draw.random() < _NATURAL_RATE)
+    turns = []
+    turn = int(draw.integers(pace.first[0], pace.first[1] + 1))
+    while turn <= last:
         turns.append(turn)
         turn += int(draw.integers(pace.gap[0], pace.gap[1] + 1))
-    return turns
+    return tuple(turns)
 
 
-def _type_order(
-    seed: int, session: int, types: tuple[str, ...], n_turns: int, pace: Pace = USUAL, least: int = 1
-) -> list[str]:
-    """The types of a session's shifts, in order. In blocks of as many sessions as there are types, turn by
-    turn, each shift gets the type that came least often, of those that can happen there
-    (``ShiftType.allows``); draws break ties, and a longer session begins like a shorter one.
-    """
-    if not types:
-        return []
-    block, row = divmod(session, len(types))
-    return list(_block(seed, block, types, n_turns, pace, least)[row])
-
-
-@lru_cache(maxsize=256)
-def _block(
-    seed: int, block: int, types: tuple[str, ...], n_turns: int, pace: Pace, least: int
-) -> list[list[str]]:
-    """The types of the shifts of every session of a block: each the type given least often that can happen
-    (where none can, of all), or at natural pace one as often as people's.
-    """
-    sessions = range(block * len(types), (block + 1) * len(types))
-    draw = rng.stream(seed, "movies", "shift-types", block)
-    order = draw.permutation(len(types)).tolist()
-    plain = pace.natural and not least
-    shapes = [StateShape(1 + _refinements(seed, session, least, plain)) for session in sessions]
-    turns = [shift_turns(seed, session, n_turns, pace) for session in sessions]
-    due = [(turn, order[row], row) for row, mine in enumerate(turns) for turn in mine]
-    given: Counter[str] = Counter()
-    kinds: list[list[str]] = [[] for _ in sessions]
-    for _, _, row in sorted(due):
-        options = [kind for kind in types if SHIFTS.create(kind).allows(shapes[row])] or list(types)
-        if pace.natural and (counts := np.array([_FOUND.get(kind, 0) for kind in options])).any():
-            kind = options[int(draw.choice(len(options), p=counts / counts.sum()))]
-        else:
-            drawn = (options[place] for place in draw.permutation(len(options)).tolist())
-            kind = min(drawn, key=given.__getitem__)
-        given[kind] += 1
-        shapes[row] = SHIFTS.create(kind).leaves(shapes[row])
-        kinds[row].append(kind)
-    return kinds
-
-
-SHIFT, NO_SHIFT, STRAIGHT, FRESH, CALM = "shift", "none", "straight", "fresh", "calm"  # arms
-WINDOWS: Final = (STRAIGHT, FRESH)  # arms of short conversations, one for each shift
-FRESH_TURNS = 3  # turns of a window from the shift on, or until the state changes
-ALL_TYPES = tuple(SHIFTS.names())
-QUESTIONS = tuple(QUESTION_ACTS)
-OPENING, REFINEMENT = "initial", "refine"  # acts of the first turns; the act of a shift begins with "shift_"
-FOLLOW_UP = "follow_up"  # asks for further films
-EXCLUDE = "exclude"  # names a value to avoid
-CLARIFY = "shift_clarified"  # names all that holds after a shift that left its scope open
-KEEP, REPLACE, DROP = "keep", "replace", "drop"  # readings of such a shift
-_CAN_BE_OPEN = ("refine", "replace", "switch")  # sections of shifts that bring a value
-_APART = 3  # films by which readings differ at least: the length of a list
-_ADDS = "shift_refine"
-_FREE = frozenset({*QUESTIONS, FOLLOW_UP, "hesitate", "aside", "contradiction", *voices.SMALL_TALK})
+def shift_turns(seed: int, session: int, n_turns: int, pace: Pace = USUAL) -> list[int]:
+    """The turns at which a session shifts: random first turn, random gaps, none near the end."""
+    return list(_shift_turns(seed, session, n_turns, pace))
 
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -143,31 +110,40 @@ class Rates(Settings):
     question: Annotated[Share, Field(description="the user asks a question about a film")] = 0.45
 
 
-# At natural pace, unless others are set; chosen with one half of people (docs/validity.md, section 2).
-_PLAIN_RATES = Rates(hesitation=0.03, contradiction=0.0, question=0.35)
-
-
 @dataclass(frozen=True)
 class PlanStep:
-    """One user turn of the plan: the act, the state that it leaves, and the shift if it shifts. ``kind`` is
-    its type, ``planned`` the type due at this turn; ``answers`` are films that fit, ``n_answers`` in number;
-    ``situation`` voices a constraint that is not named, ``excluded`` are values to avoid without a shift.
-    ``readings`` are the states that the words allow where a shift left its scope open, until the user says
-    which is meant. A straight user's shift has no event.
+    """One user turn of the plan: the act, the state that it leaves, and the films that answer it.
+    ``planned`` is the type of shift due at this turn, ``shift`` the one that happens, ``event`` what the
+    log says of it (a straight user's shift has none). ``situation`` voices a constraint that is not named,
+    ``excluded`` are values to avoid without a shift. ``readings`` are the states that the words allow where
+    a shift left its scope open, until the user says which is meant.
     """
 
     turn: int
     act: str
     state: UserState
-    n_answers: int
-    shift: PlannedShift | None = None
-    event: Mapping[str, Any] | None = None
+    answers: Codes = field(repr=False, compare=False)
     planned: str = ""
-    kind: str = ""
-    answers: NDArray[np.int32] | None = field(default=None, repr=False, compare=False)
-    situation: Situation | None = None
+    shift: PlannedShift | None = None
+    event: ShiftEvent | None = None
+    situation: voices.Situation | None = None
     excluded: Mapping[str, str] = field(default_factory=dict)
     readings: Mapping[str, UserState] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, catalog: Catalog, turn: int, act: str, state: UserState) -> "PlanStep":
+        """A turn without a shift."""
+        return cls(turn, act, state, state.answers(catalog))
+
+    @property
+    def n_answers(self) -> int:
+        """The number of films that meet the state."""
+        return len(self.answers)
+
+    @property
+    def kind(self) -> str:
+        """The type of the shift; empty without one."""
+        return self.shift.kind if self.shift else ""
 
     @property
     def wanted(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
@@ -183,224 +159,160 @@ class Scenario:
     section, that no reply changes: sessions with other systems say the same.
     """
 
-    seed: int
-    session: int
+    streams: Streams
     arm: str
     true_genre: str
     steps: tuple[PlanStep, ...]
-    voice: str = "A"
-    insist: float = _INSISTS
-    rates: Rates = field(default_factory=Rates)
+    voice: str
+    insist: float
+    rates: Rates
     natural: bool = False
     lines: dict[tuple[int, str], str] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _begun: dict[int, Draw] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def draws(self, turn: int) -> np.random.Generator:
-        """The stream of the user's words in a turn; its first number is the turn's mood."""
-        return rng.stream(self.seed, "movies", self.session, "words", turn)
+    @property
+    def session(self) -> int:
+        """The number of the session."""
+        return self.streams.session
+
+    @property
+    def name(self) -> str:
+        """The session's number as files have it."""
+        return f"{self.session:05d}"
+
+    def before(self, turn: int) -> PlanStep:
+        """The step before a turn; of the first turn the step itself."""
+        return self.steps[max(0, turn - 2)]
 
     @cached_property
     def moods(self) -> tuple[float, ...]:
         """A number in [0, 1) for each turn: users insist where it is small."""
-        return tuple(self.draws(step.turn).random() for step in self.steps)
+        moods = []
+        for step in self.steps:
+            draw = self.streams.at("words", step.turn)
+            moods.append(draw.random())
+            self._begun[step.turn] = draw
+        return tuple(moods)
+
+    def draws(self, turn: int) -> Draw:
+        """The stream of the user's words in a turn, behind its first number, which is the turn's mood."""
+        draw = self._begun.pop(turn, None)
+        if draw is None:
+            draw = self.streams.at("words", turn)
+            draw.random()
+        return draw
 
     @cached_property
     def habits(self) -> tuple[float, ...]:
         """Numbers in [0, 1), small for a user who types no capitals, leaves out marks, makes slips."""
-        return tuple(rng.stream(self.seed, "movies", self.session, "typing").random(3).tolist())
+        return tuple(self.streams.at("typing").random(3).tolist())
 
     @property
     def small_letters(self) -> bool:
         """Whether this user types no capitals but those of names."""
         return self.habits[0] < voices.every()[self.voice].small_letters
 
-    def read_as(self, catalog: Catalog, window: "Window", state: UserState) -> "Scenario":
-        """The scenario of a user who means another reading of the shift that begins a window."""
-        steps, answers = list(self.steps), state.answers(catalog)
-        for place in range(window.turn - 1, window.turn - 1 + window.length):
-            steps[place] = replace(steps[place], state=state, n_answers=len(answers), answers=answers)
-        return replace(self, steps=tuple(steps))
+    @property
+    def shifts(self) -> list[PlanStep]:
+        """The steps that shift, in order."""
+        return [step for step in self.steps if step.shift is not None]
 
     @property
-    def events(self) -> list[Mapping[str, Any]]:
-        """The shift events, in order."""
+    def events(self) -> list[ShiftEvent]:
+        """What the log says of the shifts, in order."""
         return [step.event for step in self.steps if step.event is not None]
 
 
-def plan(
-    catalog: Catalog, seed: int, session: int, n_turns: int, *, arm: str = "shift",
-    types: tuple[str, ...] = ALL_TYPES, rates: Rates | None = None, pace: Pace = USUAL, voice: str = "A",
-    insist: bool = True, explicitness: str = voices.EXPLICIT, scope: str = voices.STATED,
-) -> Scenario:  # fmt: skip
-    """The scenario of one session. Turn 1 asks for a genre, the next turns refine it to two or three
-    constraints (in all voices but A: one to three of any field in any order); shifts come at random turns,
-    their types balanced over every block of sessions (:func:`_type_order`); between them the user asks about
-    films, asks for more, hesitates, or contradicts in words only. Every state has an answer in the catalogue,
-    and the number of answers is logged. First words and small talk of a voice take the place of turns that
-    change nothing; states, shifts and their turns are those of every voice but A. ``explicitness`` says
-    whether a shift's new constraint is named or implied by a situation, ``scope`` whether it says what
-    becomes of earlier constraints (:func:`_left_open`); the constraints are the same. The twin of arm "none"
-    equals its session up to the first shift and never shifts; the user of arm "calm" never insists. Raises
-    InputError if the catalogue has no genre with five films, or for an unknown type.
-    """
-    for kind in types:
-        SHIFTS.get(kind)
-    mixed = voice != voices.FIRST
-    natural = pace.natural and mixed
-    rates = _PLAIN_RATES if natural and rates in (None, Rates()) else rates or Rates()
-    least = 0 if mixed else 1
-    turns = shift_turns(seed, session, n_turns, pace) if arm != NO_SHIFT else []
-    order = _type_order(seed, session, types, n_turns, pace, least) if turns else []
-    kinds, planned = list(order), dict(zip(turns, order, strict=False))
-    state = _first_state(catalog, rng.stream(seed, "movies", session, "goal"), natural)
-    genre = state.constraints[GOAL_FIELD]
-    opening = _refinements(seed, session, least, natural)
-    steps = [_step(catalog, 1, OPENING, state)]
-    after_shift = False
-    draws = partial(rng.stream, seed, "movies", session, "turn")
-    if mixed and not natural:
-        steps = _in_any_order(catalog, state, opening + 1, seed, session)
-        state, opening = steps[-1].state, len(steps) - 1
-    for turn in range(len(steps) + 1, n_turns + 1):
-        draw = draws(turn)
-        due = planned.get(turn, "")
-        if due:
-            chance = rng.stream(seed, "movies", session, "shift", turn)
-            shift, kind = _next_shift(catalog, state, kinds, types, chance)
-            if shift is not None:
-                event = _event(catalog, turn, kind, due, state, shift)
-                state = shift.state
-                step = _step(catalog, turn, f"shift_{shift.section}", state, due)
-                step = replace(step, shift=shift, event=event, kind=kind)
-                if explicitness != voices.EXPLICIT:
-                    chance = rng.stream(seed, "movies", session, "situation", turn)
-                    step = _said_how(step, voices.implied(shift, explicitness, voice, chance))
-                steps.append(step)
-                after_shift = True
-                continue
-        if not mixed and turn - 1 <= opening and (finer := _refined(catalog, state, draw)) is not None:
-            state = finer
-            steps.append(_step(catalog, turn, REFINEMENT, state))
-            continue
-        act = FOLLOW_UP if after_shift else _ordinary(catalog, draw, rates)
-        after_shift = False
-        steps.append(_step(catalog, turn, act, state, due))
-    insists = (_SELDOM if natural else _INSISTS) if insist and arm != CALM else 0.0
-    found = Scenario(seed, session, arm, genre, (), voice, insists, rates, natural)
-    if mixed:
-        first = next(iter(shift_turns(seed, session, pace.first[1] + _TURNS_AFTER, pace)), pace.first[1])
-        steps = _first_words(catalog, found, _small_talk(found, steps), opening + 1, first)
-        if scope != voices.STATED:
-            share = 1.0 if scope == voices.OPEN else _OPEN_SHARE if pace.natural else 0.5
-            steps = _left_open(catalog, replace(found, steps=tuple(steps[:n_turns])), share)
-    return replace(found, steps=tuple(steps[:n_turns]))
+def stratum(n_answers: int) -> str:
+    """The size class of an answer set: "0", "1-9", "10-49" or "50+"."""
+    for least, name in ((50, "50+"), (10, "10-49"), (1, "1-9")):
+        if n_answers >= least:
+            return name
+    return "0"
 
 
-def _left_open(catalog: Catalog, plan: Scenario, share: float) -> list[PlanStep]:
-    """The steps with a share of the shifts that bring a value worded without their scope. In the window that
-    follows the user tells nothing of the reading in mind, the type's own; the turn after it says what holds.
-    A shift can be open where two turns can pass before it is cleared up, and as :func:`_readings`. States do
-    not change; voice A and situations have no such words.
-    """
-    steps = list(plan.steps)
-    for first, step in enumerate(plan.steps):
-        if step.shift is None:
-            continue
-        same = len(list(next(itertools.groupby(plan.steps[first:], key=lambda one: one.wanted))[1]))
-        end = first + min(FRESH_TURNS, same if first + same == len(steps) else same - 1)
-        can = step.shift.section in _CAN_BE_OPEN and not step.situation and end - first > 1
-        states = _readings(catalog, plan.steps[first - 1].state, step) if can else {}
-        chance = rng.stream(plan.seed, "movies", plan.session, "scope", step.turn).random()
-        event = {**(step.event or {}), "scope": voices.STATED}
-        if states and chance < share:
-            told = {name: {"constraints": s.constraints, "avoid": s.avoid} for name, s in states.items()}
-            meant = DROP if step.shift.section == "switch" else next(iter(states))
-            event |= {"scope": voices.OPEN, "reading": meant, "readings": told}
-            for place in range(first, end):
-                act = FOLLOW_UP if steps[place].act == "contradiction" else steps[place].act
-                steps[place] = replace(steps[place], act=act, readings=states)
-            if end < len(steps):
-                steps[end] = replace(steps[end], act=CLARIFY)
-        steps[first] = replace(steps[first], event=event)
-    return steps
-
-
-def _readings(catalog: Catalog, before: UserState, step: PlanStep) -> dict[str, UserState]:
-    """The states that the bare words of a shift allow: all stays but for the value of the same field, if any,
-    or nothing stays. None where a reply could not tell them apart: the first has no answers, or the second
-    not so many more that a list of them would show. Two values of one field are no state of their own.
-    """
-    added = dict(step.shift.added) if step.shift else {}
-    name = REPLACE if added.keys() & before.constraints.keys() else KEEP
-    all_stays = replace(step.state, constraints={**before.constraints, **added}, avoid=before.avoid)
-    found = {name: all_stays, DROP: replace(step.state, constraints=added, avoid={})}
-    strict, loose = (state.answers(catalog) for state in found.values())
-    if not len(strict) or len(loose) - len(strict) < _APART:
-        return {}
-    anchor = step.state.anchor if step.state.anchor in strict else int(strict[0])
-    return {name: replace(state, anchor=anchor) for name, state in found.items()}
-
-
-def _in_any_order(catalog: Catalog, first: UserState, n: int, seed: int, session: int) -> list[PlanStep]:
-    """The turns that state ``n`` constraints of the film in mind in any order, as a beginning could be."""
-    draw, full = rng.stream(seed, "movies", session, "order"), first
-    for _ in range(2):
-        full = _refined(catalog, full, draw) or full
-    names = [list(full.constraints)[place] for place in draw.permutation(len(full.constraints))[:n]]
-    return _stated(catalog, full, {name: full.constraints[name] for name in names}, {})
-
-
-def _stated(
+def stated(
     catalog: Catalog, goal: UserState, wanted: Mapping[str, str], avoid: Mapping[str, str]
 ) -> list[PlanStep]:
     """The turns that state constraints, then values to avoid, one by one, with a goal's film in mind."""
     steps: list[PlanStep] = []
-    for place, name in enumerate(wanted):
-        held = dict(itertools.islice(wanted.items(), place + 1))
-        state = replace(goal, constraints=held, focus=name, avoid={})
-        steps.append(_step(catalog, place + 1, REFINEMENT if place else OPENING, state))
-    for place, name in enumerate(avoid):
-        held = dict(itertools.islice(avoid.items(), place + 1))
-        state = replace(goal, constraints=wanted, focus=next(iter(wanted), name), avoid=held)
-        steps.append(replace(_step(catalog, len(steps) + 1, EXCLUDE, state), excluded={name: avoid[name]}))
+    state = replace(goal, constraints={}, avoid={})
+    for name, value in wanted.items():
+        state = replace(state, constraints={**state.constraints, name: value}, focus=name)
+        act = REFINEMENT if steps else OPENING
+        steps.append(PlanStep.of(catalog, len(steps) + 1, act, state))
+    for name, value in avoid.items():
+        focus = next(iter(wanted), name)
+        state = replace(state, avoid={**state.avoid, name: value}, focus=focus)
+        step = PlanStep.of(catalog, len(steps) + 1, EXCLUDE, state)
+        steps.append(replace(step, excluded={name: value}))
     return steps
 
 
-def _small_talk(plan: Scenario, steps: Sequence[PlanStep]) -> list[PlanStep]:
-    """The steps with a part of the ordinary turns turned into small talk; no state and no shift changes."""
-    draws = partial(rng.stream, plan.seed, "movies", plan.session, "small-talk")
-    shares, found = voices.every()[plan.voice].small_talk, list(steps[:1])
-    for before, step in itertools.pairwise(steps):
-        free = step.act in (*QUESTIONS, FOLLOW_UP) and before.shift is None
-        act = voices.picked(shares, draws(step.turn).random()) if free else ""
-        found.append(replace(step, act=act) if act else step)
-    return found
+class FreeTurns:
+    """The turns that no plan decides: requests for more, questions, hesitation, first words, small talk."""
 
+    def __init__(self, catalog: Catalog, scenario: Scenario) -> None:
+        self.catalog = catalog
+        self.streams = scenario.streams
+        self.rates = scenario.rates
+        self.voice = voices.every()[scenario.voice]
 
-def _first_words(
-    catalog: Catalog, plan: Scenario, steps: list[PlanStep], opening: int, first_shift: int
-) -> list[PlanStep]:
-    """The steps with first turns that state nothing, where the manner has them and turns can be spared. After
-    a hello one turn is spent so; who asks for any film may go on openly, up to the turn that leaves just
-    enough before the shift. The ``opening`` turns, which state what is wished, come later, and ordinary ones
-    give way; from there on the plan is the same. The twin without shifts begins like its session.
-    """
-    draw = rng.stream(plan.seed, "movies", plan.session, "first-words")
-    act = voices.picked(voices.every()[plan.voice].first_words, draw.random())
-    spare = min(first_shift - 1, len(steps)) - opening
-    if not act or spare < 1:
-        return steps
-    n = 1 if act == voices.GREETING else spare - int(draw.integers(spare)) // 2
-    later = [replace(step, turn=step.turn + n) for step in steps[:opening]]
-    return [*_openly(catalog, plan, act, steps[0].state, n), *later, *steps[opening + n :]]
+    def act(self, draw: Draw) -> str:
+        """The act of a turn without plan: as often as the rates say, else a request for more."""
+        chance = draw.random()
+        if chance < self.rates.hesitation:
+            return "hesitate" if draw.random() < 0.5 else "aside"
+        if chance < self.rates.hesitation + self.rates.contradiction:
+            return CONTRADICTION
+        questions = self.catalog.questions
+        if draw.random() < self.rates.question and questions:
+            return questions[int(draw.integers(len(questions)))]
+        return FOLLOW_UP
 
+    def or_small_talk(self, step: PlanStep) -> PlanStep:
+        """The step, or small talk in place of a question or a request for more, as its share says."""
+        if step.act not in (*QUESTIONS, FOLLOW_UP):
+            return step
+        chance = self.streams.at("small-talk", step.turn).random()
+        act = voices.picked(self.voice.small_talk, chance)
+        return replace(step, act=act) if act else step
 
-def _openly(catalog: Catalog, plan: Scenario, act: str, goal: UserState, n: int) -> list[PlanStep]:
-    """The first ``n`` turns of a user who states and contradicts nothing: first words, ordinary talk."""
-    draws = partial(rng.stream, plan.seed, "movies", plan.session, "open")
-    acts = [act, *(_ordinary(catalog, draws(turn), plan.rates) for turn in range(2, n + 1))]
-    nothing = replace(goal, constraints={}, avoid={})
-    acts = [FOLLOW_UP if act == "contradiction" else act for act in acts]
-    return _small_talk(plan, [_step(catalog, turn, act, nothing) for turn, act in enumerate(acts, start=1)])
+    def with_small_talk(self, steps: Sequence[PlanStep]) -> list[PlanStep]:
+        """The steps with small talk, but for the first one and those after a shift; no state changes."""
+        talk = list(steps[:1])
+        for before, step in pairwise(steps):
+            talk.append(self.or_small_talk(step) if before.shift is None else step)
+        return talk
+
+    def openly(self, first_act: str, goal: UserState, n: int) -> list[PlanStep]:
+        """The first ``n`` turns of a user who states and contradicts nothing: first words, ordinary talk."""
+        nothing = replace(goal, constraints={}, avoid={})
+        steps = [PlanStep.of(self.catalog, 1, first_act, nothing)]
+        for turn in range(2, n + 1):
+            act = self.act(self.streams.at("open", turn))
+            if act == CONTRADICTION:
+                act = FOLLOW_UP
+            steps.append(PlanStep.of(self.catalog, turn, act, nothing))
+        return self.with_small_talk(steps)
+
+    def with_first_words(self, steps: list[PlanStep], opening: int, first_shift: int) -> list[PlanStep]:
+        """The steps with first turns that state nothing, where the voice has them and turns can be spared.
+        After a hello one turn is spent so; who asks for any film may go on openly, up to the turn that
+        leaves just enough before the shift. The ``opening`` turns, which state what is wished, come later,
+        and ordinary ones give way; from there on the plan is the same. The twin without shifts begins like
+        its session.
+        """
+        draw = self.streams.at("first-words")
+        act = voices.picked(self.voice.first_words, draw.random())
+        spare = min(first_shift - 1, len(steps)) - opening
+        if not act or spare < 1:
+            return steps
+        n = 1
+        if act != voices.GREETING:
+            n = spare - int(draw.integers(spare)) // 2
+        later = [replace(step, turn=step.turn + n) for step in steps[:opening]]
+        return [*self.openly(act, steps[0].state, n), *later, *steps[opening + n :]]
 
 
 class Window(NamedTuple):
@@ -409,137 +321,108 @@ class Window(NamedTuple):
     turn: int
     length: int
 
+    @property
+    def end(self) -> int:
+        """The turn behind the window."""
+        return self.turn + self.length
+
 
 def windows(shifting: Scenario, plan: Scenario) -> list[Window]:
     """The windows of a session in an arm: the turns from each of ``shifting``'s shifts on without change."""
-    states, found = [(step.wanted, bool(step.readings)) for step in plan.steps], []
-    for turn in (step.turn for step in shifting.steps if step.shift is not None):
-        same = next(itertools.groupby(states[turn - 1 :]))[1]
-        found.append(Window(turn, min(FRESH_TURNS, len(list(same)))))
-    return found
+    shared = []
+    for shift in shifting.shifts:
+        first, *following = plan.steps[shift.turn - 1 : shift.turn - 1 + FRESH_TURNS]
+        length = 1
+        for step in following:
+            if step.wanted != first.wanted or bool(step.readings) != bool(first.readings):
+                break
+            length += 1
+        shared.append(Window(shift.turn, length))
+    return shared
+
+
+def read_as(catalog: Catalog, plan: Scenario, window: Window, state: UserState) -> Scenario:
+    """The scenario of a user who means another interpretation of the shift that begins a window."""
+    steps = list(plan.steps)
+    for turn in range(window.turn, window.end):
+        steps[turn - 1] = replace(steps[turn - 1], state=state, answers=state.answers(catalog))
+    return replace(plan, steps=tuple(steps))
 
 
 def fresh(catalog: Catalog, plan: Scenario, turn: int) -> Scenario:
     """The scenario of a fresh user who states everything that holds at ``turn``, and goes on as planned."""
-    step = _step(catalog, turn, OPENING, plan.steps[turn - 1].state)
+    step = PlanStep.of(catalog, turn, OPENING, plan.steps[turn - 1].state)
     return replace(plan, arm=FRESH, steps=(*plan.steps[: turn - 1], step, *plan.steps[turn:]))
 
 
 def straight(catalog: Catalog, plan: Scenario, turn: int) -> Scenario:
     """The scenario of a straight user: from a shift on as the plan's user, and never of another mind. What
     the shift kept is stated one value a turn, what it added at its turn in one utterance; other turns are
-    ordinary, and who keeps nothing asks openly until then. Source: docs/validity.md, section 1.
+    ordinary, and who keeps nothing asks openly until then.
     """
-    before, state = plan.steps[turn - 2].state, plan.steps[turn - 1].state
-    kept = {name: v for name, v in before.constraints.items() if state.constraints.get(name) == v}
-    spared = {name: v for name, v in before.avoid.items() if state.avoid.get(name) == v}
-    told = {name: v for name, v in state.constraints.items() if name not in kept}
-    excluded = {name: v for name, v in state.avoid.items() if name not in spared}
-    only_adds = kept == before.constraints and not excluded
-    goal = replace(state, past=(), anchor=before.anchor if only_adds else state.anchor)
-    steps = _stated(catalog, goal, kept, spared)
-    opening = len(steps)
-    draws = partial(rng.stream, plan.seed, "movies", plan.session, "straight")
-    now = replace(goal, constraints=kept, focus=next(reversed(kept), state.focus), avoid=spared)
-    for place in range(opening + 1, turn):
-        planned = plan.steps[place - 1]
-        act = planned.act if planned.act in _FREE else _ordinary(catalog, draws(place), plan.rates)
-        step = _step(catalog, place, act if kept or act != "contradiction" else FOLLOW_UP, now)
-        steps += [step] if planned.act in _FREE else _small_talk(plan, [step, step])[1:]
-    if not opening:
-        steps = _openly(catalog, plan, voices.ANY_FILM, goal, turn - 1)
-    elif kept:
-        steps = _first_words(catalog, plan, steps, opening, turn)
-    act = (_ADDS if kept else REFINEMENT) if told else EXCLUDE if excluded else FOLLOW_UP
-    step = replace(_step(catalog, turn, act, state), excluded=excluded)
-    if told:
-        added = PlannedShift(state, "refine", told, {})
-        step = replace(step, shift=added, kind="refine", situation=plan.steps[turn - 1].situation)
-    steps.append(step)
-    return replace(plan, arm=STRAIGHT, steps=(*steps, *plan.steps[turn:]))
+    return _Straight(catalog, plan, turn).scenario()
 
 
-def _next_shift(
-    catalog: Catalog, state: UserState, kinds: list[str], types: tuple[str, ...], draw: np.random.Generator
-) -> tuple[PlannedShift | None, str]:
-    """The next type that can happen now; one that cannot keeps its place for later."""
-    for place, kind in enumerate(kinds):
-        shift = propose(kind, catalog, state, draw)
-        if shift is not None:
-            del kinds[place]
-            return shift, kind
-    for kind in stand_ins():  # no type that is planned can happen now
-        shift = propose(kind, catalog, state, draw) if kind in types else None
-        if shift is not None:
-            kinds.pop(0)
-            return shift, kind
-    return None, ""
+class _Straight:
+    """The making of a straight user's scenario for the shift at a turn."""
+
+    def __init__(self, catalog: Catalog, plan: Scenario, turn: int) -> None:
+        self.catalog, self.plan, self.turn = catalog, plan, turn
+        self.free = FreeTurns(catalog, plan)
+        before = plan.steps[turn - 2].state
+        self.state = plan.steps[turn - 1].state
+        self.constraints = _common(before.constraints, self.state.constraints)
+        self.avoid = _common(before.avoid, self.state.avoid)
+        self.added = _lacking(self.state.constraints, self.constraints)
+        self.excluded = _lacking(self.state.avoid, self.avoid)
+        only_adds = self.constraints == before.constraints and not self.excluded
+        self.goal = replace(self.state, past=(), anchor=before.anchor if only_adds else self.state.anchor)
+
+    def scenario(self) -> Scenario:
+        """The scenario."""
+        steps = [*self._before(), self._at_shift(), *self.plan.steps[self.turn :]]
+        return replace(self.plan, arm=STRAIGHT, steps=tuple(steps))
+
+    def _before(self) -> list[PlanStep]:
+        """The turns before the shift."""
+        steps = stated(self.catalog, self.goal, self.constraints, self.avoid)
+        opening = len(steps)
+        if not opening:
+            return self.free.openly(voices.ANY_FILM, self.goal, self.turn - 1)
+        focus = next(reversed(self.constraints), self.state.focus)
+        now = replace(self.goal, constraints=self.constraints, focus=focus, avoid=self.avoid)
+        for turn in range(opening + 1, self.turn):
+            steps.append(self._ordinary(turn, now))
+        if not self.constraints:
+            return steps
+        return self.free.with_first_words(steps, opening, self.turn)
+
+    def _ordinary(self, turn: int, state: UserState) -> PlanStep:
+        planned = self.plan.steps[turn - 1].act
+        act = planned
+        if planned not in _FREE:
+            act = self.free.act(self.plan.streams.at("straight", turn))
+        if act == CONTRADICTION and not self.constraints:
+            act = FOLLOW_UP
+        step = PlanStep.of(self.catalog, turn, act, state)
+        return step if planned in _FREE else self.free.or_small_talk(step)
+
+    def _at_shift(self) -> PlanStep:
+        """The turn of the shift: what it added in one utterance, or what is to be avoided from now on."""
+        act = EXCLUDE if self.excluded else FOLLOW_UP
+        if self.added:
+            act = _ADDS if self.constraints else REFINEMENT
+        step = PlanStep.of(self.catalog, self.turn, act, self.state)
+        step = replace(step, excluded=self.excluded)
+        if not self.added:
+            return step
+        shift = PlannedShift(self.state, "refine", self.added, {}, kind="refine")
+        return replace(step, shift=shift, situation=self.plan.steps[self.turn - 1].situation)
 
 
-def _first_state(catalog: Catalog, draw: np.random.Generator, natural: bool = False) -> UserState:
-    """A genre and a film of it; at natural pace a genre as often as people ask for it."""
-    genres = catalog.goal_genres
-    if not genres:
-        lacks = f"{catalog!r} has no genre with five films"
-        raise InputError(f"{lacks}; a scenario needs one. Give a larger catalogue")
-    place = int(draw.integers(len(genres)))
-    if natural:
-        counts = np.array([_ASKED.get(genre, 4) for genre in genres])
-        place = int(draw.choice(len(genres), p=counts / counts.sum()))
-    genre = genres[place]
-    items = catalog.query({GOAL_FIELD: genre}).items
-    return UserState({GOAL_FIELD: genre}, GOAL_FIELD, int(items[int(draw.integers(len(items)))]))
+def _common(one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in one.items() if other.get(name) == value}
 
 
-def _refined(catalog: Catalog, state: UserState, draw: np.random.Generator) -> UserState | None:
-    """One more constraint that the film in mind meets, preferring values that other films share."""
-    found = further(catalog, [state.anchor], state.constraints, None, draw)
-    return found and replace(state, constraints={**state.constraints, **found[1]}, focus=found[0])
-
-
-def _ordinary(catalog: Catalog, draw: np.random.Generator, rates: Rates) -> str:
-    """The act of a turn without plan: as often as the rates say, else a request for more."""
-    chance = draw.random()
-    if chance < rates.hesitation:
-        return "hesitate" if draw.random() < 0.5 else "aside"
-    if chance < rates.hesitation + rates.contradiction:
-        return "contradiction"
-    if draw.random() < rates.question and (asked := catalog.questions):
-        return asked[int(draw.integers(len(asked)))]
-    return FOLLOW_UP
-
-
-def _step(catalog: Catalog, turn: int, act: str, state: UserState, planned: str = "") -> PlanStep:
-    answers = state.answers(catalog)
-    return PlanStep(turn, act, state, len(answers), planned=planned, answers=answers)
-
-
-def _said_how(step: PlanStep, situation: Situation | None) -> PlanStep:
-    """The step of a shift with its situation, if any; the event says how the shift is voiced."""
-    told: dict[str, Any] = {"explicitness": voices.IMPLICIT if situation else voices.EXPLICIT}
-    if situation:
-        told |= {"implied": {situation.field: situation.value}, "situation": situation.text}
-    return replace(step, situation=situation, event={**(step.event or {}), **told})
-
-
-def stratum(n_answers: int) -> str:
-    """The size class of an answer set: "0", "1-9", "10-49" or "50+"."""
-    if n_answers == 0:
-        return "0"
-    return "1-9" if n_answers < 10 else "10-49" if n_answers < 50 else "50+"
-
-
-def _event(
-    catalog: Catalog, turn: int, kind: str, due: str, old: UserState, shift: PlannedShift
-) -> dict[str, Any]:
-    """The ground truth of a shift: the thesis's keys first, then ours."""
-    new = shift.state
-    n = len(new.answers(catalog))
-    return {
-        "turn": turn, "from_focus": old.focus, "to_focus": new.focus,
-        "bridge_field": shift.bridge[0] if shift.bridge else None,
-        "bridge_value": shift.bridge[1] if shift.bridge else None,
-        "from_anchor": catalog.items[old.anchor].title, "to_anchor": catalog.items[new.anchor].title,
-        "type": kind, "planned_type": due, "added": dict(shift.added), "dropped": dict(shift.dropped),
-        "avoid": dict(new.avoid), "wishes": dict(new.constraints), "n_answers": n, "stratum": stratum(n),
-    }  # fmt: skip
+def _lacking(values: Mapping[str, str], without: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in values.items() if name not in without}

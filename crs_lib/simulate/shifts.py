@@ -4,17 +4,21 @@ Source: docs/metrics.md, section 5. To add a type, register one class here and w
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.catalog import Catalog, Codes
 from crs_lib.core.settings import Registry
+from crs_lib.systems.base import Draw
+
+T = TypeVar("T")
 
 MAX_CONSTRAINTS = 3
-_TRIES, _SHARED = 30, 3
+_TRIES = 30  # films that are looked at for a value
+_SHARED = 3  # films with a value from which on it is no rare one
 
 
 class StateShape(NamedTuple):
@@ -34,7 +38,11 @@ class UserState:
     avoid: Mapping[str, str] = field(default_factory=dict)
     past: tuple[tuple[str, str], ...] = ()
 
-    def answers(self, catalog: Catalog) -> np.ndarray[Any, np.dtype[np.int32]]:
+    def to_json(self) -> dict[str, Any]:
+        """What the user wants, as the log of a shift names it."""
+        return {"constraints": dict(self.constraints), "avoid": dict(self.avoid)}
+
+    def answers(self, catalog: Catalog) -> Codes:
         """The recommendable films that meet every constraint and have no value to avoid."""
         items = catalog.query(self.constraints).items
         for name, value in self.avoid.items():
@@ -50,7 +58,8 @@ class UserState:
     @property
     def returnable(self) -> list[tuple[str, str]]:
         """The values given up that are neither wanted again nor to be avoided."""
-        return [(f, v) for f, v in self.past if self.constraints.get(f) != v and self.avoid.get(f) != v]
+        current = {*self.constraints.items(), *self.avoid.items()}
+        return [pair for pair in self.past if pair not in current]
 
     @property
     def shape(self) -> StateShape:
@@ -60,13 +69,16 @@ class UserState:
 
 @dataclass(frozen=True)
 class PlannedShift:
-    """A shift: the state that follows, its section of templates, the values added and dropped, the bridge."""
+    """A shift: the state that follows, its section of templates, the values added and dropped, the bridge;
+    ``kind`` is its type.
+    """
 
     state: UserState
     section: str
     added: Mapping[str, str]
     dropped: Mapping[str, str]
     bridge: tuple[str, str] | None = None
+    kind: str = ""
 
 
 class ShiftType(ABC):
@@ -94,24 +106,30 @@ class ShiftType(ABC):
         return StateShape(left, shape.given_up or self.gives_up)
 
     @abstractmethod
-    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
+    def make(self, catalog: Catalog, state: UserState, draw: Draw) -> PlannedShift | None:
         """A shift from a state that the type allows, or None where the catalogue has none."""
 
     def to_voice(self, shift: PlannedShift) -> list[tuple[str, str]]:
         """The (field, value) pairs that an utterance of the shift must name; added values come first."""
-        parts = {"added": [*shift.added.items()], "dropped": [*shift.dropped.items()]}
-        parts["bridge"] = [shift.bridge] if shift.bridge else []
-        pairs = (pair for name, found in parts.items() if name in self.voices for pair in found)
+        pairs: list[tuple[str, str]] = []
+        if "added" in self.voices:
+            pairs += shift.added.items()
+        if "dropped" in self.voices:
+            pairs += shift.dropped.items()
+        if "bridge" in self.voices and shift.bridge:
+            pairs.append(shift.bridge)
         return list(dict.fromkeys(pairs))
 
 
 SHIFTS: Registry[ShiftType] = Registry("shift type")
 
 
-def propose(kind: str, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
+def propose(kind: str, catalog: Catalog, state: UserState, draw: Draw) -> PlannedShift | None:
     """The shift of a type from a state, with an anchor among its answers; None where there can be none."""
-    made = SHIFTS.create(kind)
-    shift = made.make(catalog, state, draw) if made.allows(state.shape) else None
+    shift_type = SHIFTS.create(kind)
+    if not shift_type.allows(state.shape):
+        return None
+    shift = shift_type.make(catalog, state, draw)
     if shift is None:
         return None
     answers = shift.state.answers(catalog)
@@ -120,58 +138,75 @@ def propose(kind: str, catalog: Catalog, state: UserState, draw: np.random.Gener
     anchor = shift.state.anchor
     if anchor not in answers or anchor == state.anchor:
         others = answers[answers != state.anchor]
-        anchor = _one(others if len(others) else answers, draw)
-    given_up = tuple((f, v) for f, v in shift.dropped.items() if (f, v) not in state.past)
-    return replace(shift, state=replace(shift.state, anchor=anchor, past=(*state.past, *given_up)))
+        anchor = int(_one_of(others if len(others) else answers, draw))
+    given_up = [pair for pair in shift.dropped.items() if pair not in state.past]
+    after = replace(shift.state, anchor=anchor, past=(*state.past, *given_up))
+    return replace(shift, state=after, kind=kind)
 
 
-def stand_ins() -> Iterator[str]:
+def stand_ins() -> list[str]:
     """The types that replace one which cannot happen, in the order in which they are tried."""
-    kinds = {entry.name: SHIFTS.create(entry.name).stands_in for entry in SHIFTS}
-    return iter(sorted((name for name, place in kinds.items() if place), key=lambda name: kinds[name]))
+    order = {entry.name: SHIFTS.create(entry.name).stands_in for entry in SHIFTS}
+    return sorted(filter(order.get, order), key=order.__getitem__)
 
 
-def _one(options: Any, draw: np.random.Generator) -> Any:
-    picked = options[int(draw.integers(len(options)))]
-    return int(picked) if isinstance(picked, np.integer) else picked
+def _one_of(options: Sequence[T] | Codes, draw: Draw) -> Any:
+    return options[int(draw.integers(len(options)))]
 
 
-def _constraint_fields(catalog: Catalog, draw: np.random.Generator, without: Collection[str]) -> list[str]:
+def _constraint_fields(catalog: Catalog, draw: Draw, without: Collection[str]) -> list[str]:
     """The fields that may carry a constraint, without some, in random order weighted by ``Field.weight``."""
     names = [name for name, row in catalog.fields.items() if row.may_shift and name not in without]
     weights = np.array([catalog.fields[name].weight for name in names], dtype=float)
     order = draw.choice(len(names), size=len(names), replace=False, p=weights / weights.sum())
-    return [names[i] for i in order]
+    return [names[index] for index in order]
 
 
 def _dropped(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in old.items() if new.get(name) != value}
 
 
+class NewConstraint(NamedTuple):
+    """A constraint in another field: the field, the field with its value, and a film that has it."""
+
+    field: str
+    added: dict[str, str]
+    film: int
+
+
 def _new_value(
-    catalog: Catalog, items: Any, name: str, unlike: int | None, draw: np.random.Generator
-) -> tuple[str, int] | None:
-    """A value of a field (best of three films) and a film of ``items`` with it, none of ``unlike``."""
-    had = set(catalog.items[unlike].values[name]) if unlike is not None else set()
-    rare: tuple[str, int] | None = None
-    for place in draw.permutation(len(items))[:_TRIES]:
-        item = int(items[place])
-        values = [value for value in catalog.items[item].values[name] if value not in had]
+    catalog: Catalog, items: Sequence[int] | Codes, name: str, unlike: int | None, draw: Draw
+) -> NewConstraint | None:
+    """A value of a field that a film of ``items`` has and the film ``unlike`` has not. Films are looked at in
+    random order for a value that at least three share; without any, the first rarer value stands.
+    """
+    excluded: Sequence[str] = ()
+    if unlike is not None:
+        excluded = catalog.items[unlike].values[name]
+    rare = None
+    for index in draw.permutation(len(items))[:_TRIES]:
+        film = int(items[index])
+        values = [value for value in catalog.items[film].values[name] if value not in excluded]
         shared = [value for value in values if catalog.support(name, value) >= _SHARED]
         if shared:
-            return str(_one(shared, draw)), item
+            return NewConstraint(name, {name: _one_of(shared, draw)}, film)
         if values and rare is None:
-            rare = str(_one(values, draw)), item
+            rare = NewConstraint(name, {name: _one_of(values, draw)}, film)
     return rare
 
 
 def further(
-    catalog: Catalog, items: Any, without: Collection[str], unlike: int | None, draw: np.random.Generator
-) -> tuple[str, dict[str, str], int] | None:
-    """A constraint in a field not in ``without``: the field, its value, a film (:func:`_new_value`)."""
+    catalog: Catalog,
+    items: Sequence[int] | Codes,
+    without: Collection[str],
+    unlike: int | None,
+    draw: Draw,
+) -> NewConstraint | None:
+    """A constraint that a film of ``items`` meets, in a field not in ``without``."""
     for name in _constraint_fields(catalog, draw, without):
-        if found := _new_value(catalog, items, name, unlike, draw):
-            return name, {name: found[0]}, found[1]
+        new = _new_value(catalog, items, name, unlike, draw)
+        if new:
+            return new
     return None
 
 
@@ -179,16 +214,18 @@ def further(
 class _Refine(ShiftType):
     """A further constraint in another field; the earlier ones stay."""
 
-    stands_in, adds, gives_up = 3, 1, False
+    stands_in = 3
+    adds = 1
+    gives_up = False
 
-    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
+    def make(self, catalog: Catalog, state: UserState, draw: Draw) -> PlannedShift | None:
         """A constraint that some answer meets."""
-        found = further(catalog, state.answers(catalog), state.constraints, None, draw)
-        if not found:
+        new = further(catalog, state.answers(catalog), state.constraints, None, draw)
+        if not new:
             return None
-        name, added, film = found
-        new = replace(state, constraints={**state.constraints, **added}, focus=name, anchor=film)
-        return PlannedShift(new, "refine", added, {})
+        constraints = {**state.constraints, **new.added}
+        after = replace(state, constraints=constraints, focus=new.field, anchor=new.film)
+        return PlannedShift(after, "refine", new.added, {})
 
 
 @SHIFTS.register("switch")
@@ -196,25 +233,33 @@ class _Switch(ShiftType):
     """Another field, reached over a bridge value shared with the film in mind; the rest is dropped."""
 
     voices = frozenset({"added", "bridge"})  # "never mind the rest" drops the others unnamed
-    stands_in, left = 1, 2
+    stands_in = 1
+    left = 2
 
-    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
+    def make(self, catalog: Catalog, state: UserState, draw: Draw) -> PlannedShift | None:
         """A bridge of the film in mind, and a value that another film with the bridge has."""
-        film = catalog.items[state.anchor]
-        names = [name for name, row in catalog.fields.items() if row.bridges]
-        bridges = [(n, v) for n in names for v in film.values[n] if state.constraints.get(n) != v]
-        for place in draw.permutation(len(bridges)):
-            name, value = bridges[place]
+        bridges = self._bridges(catalog, state)
+        for index in draw.permutation(len(bridges)):
+            name, value = bridges[index]
             items = catalog.query({name: value}).items
             items = items[items != state.anchor]
             if not len(items):
                 continue
-            if found := further(catalog, items, (name, state.focus), state.anchor, draw):
-                target, added, film_then = found
-                added = {**added, name: value}
-                new = UserState(added, target, film_then, past=state.past)
-                return PlannedShift(new, "switch", added, _dropped(state.constraints, added), (name, value))
+            new = further(catalog, items, (name, state.focus), state.anchor, draw)
+            if new:
+                added = {**new.added, name: value}
+                after = UserState(added, new.field, new.film, past=state.past)
+                dropped = _dropped(state.constraints, added)
+                return PlannedShift(after, "switch", added, dropped, (name, value))
         return None
+
+    def _bridges(self, catalog: Catalog, state: UserState) -> list[tuple[str, str]]:
+        bridges = []
+        for name, row in catalog.fields.items():
+            if row.bridges:
+                values = catalog.items[state.anchor].values[name]
+                bridges += [(name, value) for value in values if state.constraints.get(name) != value]
+        return bridges
 
 
 @SHIFTS.register("replace")
@@ -223,18 +268,18 @@ class _Replace(ShiftType):
 
     stands_in = 2
 
-    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
+    def make(self, catalog: Catalog, state: UserState, draw: Draw) -> PlannedShift | None:
         """A value that a film has which meets the other constraints."""
         names = list(state.constraints)
-        for place in draw.permutation(len(names)):
-            name = names[place]
-            rest = state.without(name)
-            items = replace(state, constraints=rest).answers(catalog)
-            found = _new_value(catalog, items, name, state.anchor, draw)
-            if found and found[0] != state.constraints[name]:
-                added, dropped = {name: found[0]}, {name: state.constraints[name]}
-                new = replace(state, constraints=rest | added, focus=name, anchor=found[1])
-                return PlannedShift(new, "replace", added, dropped)
+        for index in draw.permutation(len(names)):
+            name = names[index]
+            others = state.without(name)
+            items = replace(state, constraints=others).answers(catalog)
+            new = _new_value(catalog, items, name, state.anchor, draw)
+            dropped = {name: state.constraints[name]}
+            if new and new.added != dropped:
+                after = replace(state, constraints=others | new.added, focus=name, anchor=new.film)
+                return PlannedShift(after, "replace", new.added, dropped)
         return None
 
 
@@ -242,13 +287,14 @@ class _Replace(ShiftType):
 class _Relax(ShiftType):
     """One constraint less; at least one stays."""
 
-    fewest, adds = 2, -1
+    fewest = 2
+    adds = -1
 
-    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
-        name = str(_one(list(state.constraints), draw))
-        rest = state.without(name)
-        new = replace(state, constraints=rest, focus=next(iter(rest)))
-        return PlannedShift(new, "relax", {}, {name: state.constraints[name]})
+    def make(self, catalog: Catalog, state: UserState, draw: Draw) -> PlannedShift | None:
+        name = _one_of(list(state.constraints), draw)
+        others = state.without(name)
+        after = replace(state, constraints=others, focus=next(iter(others)))
+        return PlannedShift(after, "relax", {}, {name: state.constraints[name]})
 
 
 @SHIFTS.register("contradict")
@@ -256,33 +302,36 @@ class _Contradict(ShiftType):
     """What was wished is retracted and must not come; a lone constraint gives way to one in another field."""
 
     sections = ("contradict", "contradict_new")
-    adds, gives_up = -1, False  # a value to avoid cannot return
+    adds = -1
+    gives_up = False  # a value to avoid cannot return
 
-    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
-        name = str(_one(list(state.constraints), draw))
+    def make(self, catalog: Catalog, state: UserState, draw: Draw) -> PlannedShift | None:
+        name = _one_of(list(state.constraints), draw)
         dropped = {name: state.constraints[name]}
-        rest = state.without(name)
-        new = replace(state, constraints=rest, avoid={**state.avoid, **dropped}, focus=next(iter(rest), name))
-        if rest:
-            return PlannedShift(new, "contradict", {}, dropped)
-        if not (found := further(catalog, new.answers(catalog), dropped, state.anchor, draw)):
+        others = state.without(name)
+        focus = next(iter(others), name)
+        after = replace(state, constraints=others, avoid={**state.avoid, **dropped}, focus=focus)
+        if others:
+            return PlannedShift(after, "contradict", {}, dropped)
+        new = further(catalog, after.answers(catalog), dropped, state.anchor, draw)
+        if not new:
             return None
-        target, added, film = found
-        full = replace(new, constraints=added, focus=target, anchor=film)
-        return PlannedShift(full, "contradict_new", added, dropped)
+        after = replace(after, constraints=new.added, focus=new.field, anchor=new.film)
+        return PlannedShift(after, "contradict_new", new.added, dropped)
 
 
 @SHIFTS.register("return")
 class _Return(ShiftType):
     """Back to a constraint that was given up; the present ones are dropped."""
 
-    voices, left = frozenset({"added"}), 1  # "never mind the rest" drops the others unnamed
+    voices = frozenset({"added"})  # "never mind the rest" drops the others unnamed
+    left = 1
 
     def allows(self, shape: StateShape) -> bool:
         return shape.given_up
 
-    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
-        name, value = _one(state.returnable, draw)
+    def make(self, catalog: Catalog, state: UserState, draw: Draw) -> PlannedShift | None:
+        name, value = _one_of(state.returnable, draw)
         added = {name: value}
-        new = UserState(added, name, state.anchor, past=state.past)
-        return PlannedShift(new, "return", added, _dropped(state.constraints, added))
+        after = UserState(added, name, state.anchor, past=state.past)
+        return PlannedShift(after, "return", added, _dropped(state.constraints, added))

@@ -1,16 +1,15 @@
-"""The rule-based user: voices a scenario, remembers the recommended films, and reacts to them. The scenario
-fixes the constraints and the shifts; only the wording and the reaction depend on the system (a user whose
-constraints are missed insists, one whose constraints are met praises now and then, and one who has heard of
-every film that fits asks what comes close). Every planned constraint and shift must be voiced:
+"""User: one simulated person, who voices a scenario, remembers the recommended films, and reacts to them.
+
+The scenario fixes the constraints and the shifts; only the wording and the reaction depend on the system: a
+user whose constraints are missed insists, one whose constraints are met praises now and then, and one who
+has heard of every film that fits asks what comes close. Every planned constraint and shift must be voiced:
 :func:`check_voiced` reads the words as systems read them.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from crs_lib.catalog import phrases
 from crs_lib.catalog.catalog import Catalog
@@ -19,24 +18,50 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import prompts
 from crs_lib.core.errors import RunError
 from crs_lib.core.text import shorten
-from crs_lib.simulate import scenarios, voices
-from crs_lib.simulate.scenarios import CLARIFY, EXCLUDE, FOLLOW_UP, OPENING, QUESTIONS, REFINEMENT, PlanStep
+from crs_lib.simulate import voices
+from crs_lib.simulate.scenarios import (
+    CLARIFY,
+    CONTRADICTION,
+    EXCLUDE,
+    FOLLOW_UP,
+    OPENING,
+    QUESTIONS,
+    REFINEMENT,
+    PlanStep,
+    Scenario,
+    stratum,
+)
 from crs_lib.simulate.shifts import SHIFTS
-from crs_lib.systems.base import n_met
+from crs_lib.systems.base import Draw, n_met
 
 SITUATION = "situation"  # stands for the field where an utterance must hold a situation's text
+INSIST, NOTHING_NAMED = "insist", "nothing_named"  # acts of users who miss a film that fits, or any film
+_PLAIN = 0.75  # at natural pace: turns in plain words, where there are some
+NO_STOP, NO_MARK = 0.8, 0.25  # at natural pace: users who write no full stop, and no question mark
+_SLIPS = 0.06  # at natural pace: users who slip
+_PRAISES = 0.4  # how often a user who was served says so when asking for more
+_ABOUT_A_REPLY = frozenset({*QUESTIONS, *voices.SMALL_TALK})  # acts whose words may name a film just shown
+_ORDINARY = _ABOUT_A_REPLY | {FOLLOW_UP}  # acts that leave room for a reaction
+_REQUESTS = frozenset({OPENING, REFINEMENT, EXCLUDE, CLARIFY, FOLLOW_UP, voices.ANY_FILM})
+_ASKS = _REQUESTS | {INSIST, NOTHING_NAMED}
+
+Needed = Sequence[tuple[str, str]]  # the (field, value) pairs that an utterance must name
+# Words an utterance anew, given the template's wording, the values that must be voiced and the turn; says
+# also what the log holds of its origin.
+Phrasing = tuple[str, Mapping[str, Any]]
+Realiser = Callable[[str, Needed, int], Phrasing]
 
 
-def _must_voice(step: PlanStep, act: str) -> list[tuple[str, str]]:
+def must_voice(step: PlanStep, act: str) -> list[tuple[str, str]]:
     """The (field, value) pairs that a turn must name; for a value implied its text, under ``SITUATION``."""
-    if step.shift is not None and step.readings:
-        return list(step.shift.added.items())
     if step.shift is not None:
-        needed = [*SHIFTS.create(step.kind).to_voice(step.shift), *step.excluded.items()]
-        if step.situation is None:
-            return needed
-        implied = (step.situation.field, step.situation.value)
-        return [*(pair for pair in needed if pair != implied), (SITUATION, step.situation.text)]
+        if step.readings:
+            return list(step.shift.added.items())
+        needed = SHIFTS.create(step.kind).to_voice(step.shift) + list(step.excluded.items())
+        if step.situation:
+            needed.remove((step.situation.field, step.situation.value))
+            needed.append((SITUATION, step.situation.text))
+        return needed
     if act in (OPENING, CLARIFY):
         return [*step.state.constraints.items(), *step.state.avoid.items()]
     if act == REFINEMENT:
@@ -46,77 +71,246 @@ def _must_voice(step: PlanStep, act: str) -> list[tuple[str, str]]:
 
 def check_voiced(grounder: Grounder, step: PlanStep, act: str, text: str) -> None:
     """Raise RunError if a value that a turn must name is not in its words as systems read them."""
-    needed = _must_voice(step, act)
+    needed = must_voice(step, act)
     if not needed:
         return
-    found = {match.code for match in grounder.audit(text) if not match.rejected}
-    for field, value in needed:
-        situation = field == SITUATION and value.lower() in text.lower()
-        if not situation and (field == SITUATION or grounder.catalog.code(field, value) not in found):
+    codes = {match.code for match in grounder.audit(text) if not match.rejected}
+    for name, value in needed:
+        if name == SITUATION:
+            voiced = value.lower() in text.lower()
+        else:
+            voiced = grounder.catalog.code(name, value) in codes
+        if not voiced:
             turn = f"shift {step.kind!r}" if step.shift else f"act {act!r}"
-            told = f"{turn} at turn {step.turn} does not voice {field} {value!r}: {shorten(text, 200)!r}"
-            mend = f"the phrases of {field!r} in catalog/fields.py, or the templates [{act}] in user.wording"
-            raise RunError(f"{told}; mend {mend}")
+            lacks = f"{turn} at turn {step.turn} does not voice {name} {value!r}: {shorten(text, 200)!r}"
+            mend = f"the phrases of {name!r} in catalog/fields.py, or the templates [{act}] in user.wording"
+            raise RunError(f"{lacks}; mend {mend}")
 
 
-_PLAIN = 0.75  # at natural pace: turns in plain words, where there are some
-_NO_STOP, _NO_MARK, _SLIPS = 0.8, 0.25, 0.06  # users who write no full stop, no question mark; who slip
-_PRAISES = 0.4  # how often a user who was served says so when asking for more
-_ABOUT_A_REPLY = frozenset({*QUESTIONS, *voices.SMALL_TALK})  # acts whose words may name a film just shown
-_ORDINARY = _ABOUT_A_REPLY | {FOLLOW_UP}  # acts that leave room for a reaction
-_ASKS = frozenset(
-    {OPENING, REFINEMENT, EXCLUDE, CLARIFY, FOLLOW_UP, voices.ANY_FILM, "insist", "nothing_named"}
-)
-
-
-class _UserUtterance(NamedTuple):
-    """The text of a user turn, its act, and its log."""
+class Utterance(NamedTuple):
+    """The text of a user turn, its act, and its log as the dialogue's JSON has it (``user_meta``)."""
 
     text: str
     act: str
     meta: dict[str, Any]
 
 
-# Words an utterance anew, given the template's wording, the values that must be voiced and the turn; says
-# also what the log holds of its origin.
-Phrasing = tuple[str, Mapping[str, Any]]
-_Realiser = Callable[[str, Sequence[tuple[str, str]], int], Phrasing]
+@dataclass(frozen=True)
+class TurnLog:
+    """What the log says of a user turn; ``origin`` says where the words come from if not from templates."""
+
+    step: PlanStep
+    act: str
+    origin: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def asks(self) -> bool:
+        """Whether the words ask for films."""
+        return self.act in _ASKS or self.step.shift is not None
+
+    def to_json(self, catalog: Catalog) -> dict[str, Any]:
+        """The log: the thesis's keys first, then ours."""
+        step = self.step
+        state = step.state
+        log: dict[str, Any] = {"turn": step.turn, "stage": self.act, "focus_field": state.focus}
+        log["focus_value"] = state.constraints.get(state.focus)
+        log["anchor_title"] = catalog.items[state.anchor].title
+        log["constraints"] = dict(state.constraints)
+        log["shift_event"] = step.event is not None
+        log["shift_event_obj"] = step.event.to_json() if step.event else None
+        log |= {"planned_act": step.act, "planned_shift": step.planned or None, "asks": self.asks}
+        log |= {"avoid": dict(state.avoid), "n_answers": step.n_answers, "stratum": stratum(step.n_answers)}
+        if self.act == CLARIFY:
+            log["clarified"] = True
+        log.update(self.origin)
+        return log
+
+
+class HeardFilms:
+    """The films that a user has heard of: those of the last reply, all so far, and those asked about."""
+
+    def __init__(self) -> None:
+        self.last: tuple[int, ...] = ()
+        self.all: set[int] = set()
+        self.asked_about: set[int] = set()
+
+    def hear(self, films: Sequence[int]) -> None:
+        """Remember the films of a reply."""
+        self.last = tuple(films)
+        self.all.update(films)
+
+    def one_of_last(self, draw: Draw) -> int:
+        """A film of the last reply."""
+        return self.last[int(draw.integers(len(self.last)))]
+
+    def to_ask_about(self, anchor: int, draw: Draw) -> int:
+        """A film just recommended that was not asked about, else the film in mind."""
+        film = anchor
+        fresh = [other for other in self.last if other not in self.asked_about]
+        if fresh:
+            film = fresh[int(draw.integers(len(fresh)))]
+        self.asked_about.add(film)
+        return film
+
+
+class Wording:
+    """Words the turns of one user; the same turn, section and films give the same words."""
+
+    def __init__(self, catalog: Catalog, scenario: Scenario) -> None:
+        self.catalog = catalog
+        self.scenario = scenario
+        self.voice = scenario.voice
+        self.templates = prompts.USER_SETS[scenario.voice]
+        self.small = scenario.small_letters
+
+    def text(self, step: PlanStep, act: str, section: str, films: HeardFilms) -> str:
+        """The words of a turn as the user types them."""
+        text = self._words(step, act, section, films)
+        return self._typed(text) if self.scenario.natural else text
+
+    def _words(self, step: PlanStep, act: str, section: str, films: HeardFilms) -> str:
+        draw = self.scenario.draws(step.turn)
+        voiced = self._voiced(step, act, draw)
+        slots = self._slots(step, act, films, draw)
+        if act in QUESTIONS:
+            slots["title"] = self._name(films.to_ask_about(step.state.anchor, draw))
+        slots["wish"] = self._noun_phrase(voiced, draw)
+        plain = f"plain_{section}"
+        if self.scenario.natural and plain in prompts.sections("user") and draw.random() < _PLAIN:
+            section = plain
+        elif act in QUESTIONS:
+            return phrases.question(act, slots["title"], draw, self.voice, small=self.small)
+        if phrases.ONE in prompts.sections(self.templates):
+            slots["one"] = self._noun_phrase(voiced, draw, phrases.ONE)
+            if step.shift is not None:
+                slots["old_one"] = self._noun_phrase(step.shift.dropped, draw, phrases.ONE)
+        text = "" if act == EXCLUDE else self._say(section, draw, slots)
+        if step.situation and act == REFINEMENT:
+            situation = self._situation(step.situation.text)
+            text = f"{text} {situation}" if voiced else situation
+        excluded = step.state.avoid if act in (OPENING, CLARIFY) else step.excluded
+        if not excluded:
+            return text
+        slots["old"] = self._noun_phrase(excluded, draw)
+        stop = "" if text[-1:] in ".?!" else "."
+        return f"{text}{stop} {self._say('exclusion', draw, slots)}".strip()
+
+    def _voiced(self, step: PlanStep, act: str, draw: Draw) -> dict[str, str]:
+        """The constraints that the words name."""
+        constraints = dict(step.state.constraints)
+        if step.shift is not None:
+            added = dict(step.shift.added)
+            if step.situation:
+                del added[step.situation.field]
+                return added
+            return added or constraints
+        if act == REFINEMENT:
+            return {step.state.focus: constraints[step.state.focus]}
+        if act == CONTRADICTION:
+            name = list(constraints)[int(draw.integers(len(constraints)))]
+            return {name: constraints[name]}
+        return constraints
+
+    def _slots(self, step: PlanStep, act: str, films: HeardFilms, draw: Draw) -> dict[str, str]:
+        """What fills the templates beside the wish."""
+        slots = {"title": "", "old": "", "bridge": ""}
+        if step.shift is not None:
+            if step.situation:
+                slots["situation"] = self._situation(step.situation.text)
+            slots["old"] = self._noun_phrase(step.shift.dropped, draw)
+            slots["title"] = self._name(self.scenario.before(step.turn).state.anchor)
+            if step.shift.bridge:
+                slots["bridge"] = phrases.bridge_phrase(
+                    *step.shift.bridge, draw, self.voice, self.catalog.fields
+                )
+        elif act == "aside":
+            slots["aside"] = self._noun_phrase(self._aside(step.state.constraints, draw), draw)
+        elif act in voices.SMALL_TALK and films.last:
+            slots["title"] = self._name(films.one_of_last(draw))
+        return slots
+
+    def _say(self, section: str, draw: Draw, slots: Mapping[str, str]) -> str:
+        return prompts.say(self.templates, section, draw, small=self.small, **slots)
+
+    def _name(self, film: int) -> str:
+        """A film's title; at natural pace none that would be read as a year."""
+        title = self.catalog.items[film].title
+        return "that one" if self.scenario.natural and title.isdigit() else title
+
+    def _situation(self, text: str) -> str:
+        """A situation in this user's capitals; no name begins one."""
+        if not self.small:
+            return text
+        return re.sub(r"^[A-Z]|\bI\b", lambda capital: capital[0].lower(), text)
+
+    def _noun_phrase(self, constraints: Mapping[str, str], draw: Draw, noun: str = "noun") -> str:
+        """Constraints in words; at natural pace a lone genre in those that people use."""
+        if self.scenario.natural:
+            own = f"plain {noun} {'+'.join(constraints.values())}"
+            if own in prompts.sections("user"):
+                return prompts.phrase("user", own, draw)
+        code, rows = self.catalog.code, self.catalog.fields
+        return phrases.noun_phrase(constraints, draw, self.voice, noun, code, rows)
+
+    def _aside(self, constraints: Mapping[str, str], draw: Draw) -> dict[str, str]:
+        """A value that is no constraint, mentioned in passing."""
+        names = [name for name in ASIDE_FIELDS if self.catalog.values(name)]
+        name = names[int(draw.integers(len(names)))]
+        values = [value for value in self.catalog.values(name, 3) if value != constraints.get(name)]
+        return {name: values[int(draw.integers(len(values)))]} if values else {}
+
+    def _typed(self, text: str) -> str:
+        """The words with the marks and slips of a user at natural pace, the same in every turn."""
+        _, neat, slip = self.scenario.habits
+        if neat < NO_STOP:
+            text = text.rstrip(".!?" if neat < NO_MARK else ".!")
+        if slip < _SLIPS:
+            for line in prompts.lines("user")["plain slips"]:
+                right, wrong = line.split(" = ")
+                text = re.sub(rf"\b{right}\b", wrong, text)
+        return text
 
 
 class User:
     """One simulated user. ``realise`` may word the utterance anew (an LLM); the plan stays ours."""
 
-    def __init__(
-        self, catalog: Catalog, scenario: scenarios.Scenario, realise: _Realiser | None = None
-    ) -> None:
-        self.catalog, self.scenario, self.realise = catalog, scenario, realise
-        self.last: tuple[int, ...] = ()  # the films recommended last
-        self.heard = self.asked_about = frozenset[int]()  # all so far; those asked about
-        self.asked = True  # whether the last words asked for films
+    def __init__(self, catalog: Catalog, scenario: Scenario, realise: Realiser | None = None) -> None:
+        self.catalog = catalog
+        self.scenario = scenario
+        self.realise = realise
+        self.wording = Wording(catalog, scenario)
+        self.films = HeardFilms()
+        self.asked_for_films = True  # whether the last words asked for films
         self.questioned = False  # whether the last reply was a question without films
         self.clarified = False  # whether open words were cleared up since the last shift
 
     def hear(self, recommended: Sequence[int], text: str = "") -> None:
         """Remember the films of a reply, and whether it only asks something."""
         self.questioned = not recommended and "?" in text
-        self.last = tuple(recommended)
-        self.heard |= frozenset(recommended)
+        self.films.hear(recommended)
 
-    def speak(self, turn: int) -> _UserUtterance:
+    def speak(self, turn: int) -> Utterance:
         """The utterance of a turn, 1-based, with its log (``user_meta``)."""
         step = self.scenario.steps[turn - 1]
         act, section = self._act(step)
         self.clarified = act == CLARIFY or (self.clarified and step.shift is None)
-        lines = self.scenario.lines
-        text = lines.get((turn, section)) or self._typed(self._words(step, act, section))
-        if act not in _ABOUT_A_REPLY:
-            lines[turn, section] = text
-        log = self._log(step, act)
-        self.asked = log["asks"]
+        text = self._text(step, act, section)
+        log = TurnLog(step, act)
+        self.asked_for_films = log.asks
         if self.realise is not None:
-            text, added = self.realise(text, _must_voice(step, act), turn)
-            log |= added
-        return _UserUtterance(text, act, log)
+            text, origin = self.realise(text, must_voice(step, act), turn)
+            log = TurnLog(step, act, origin)
+        return Utterance(text, act, log.to_json(self.catalog))
+
+    def _text(self, step: PlanStep, act: str, section: str) -> str:
+        """The words of a turn; those that no reply changes are made once for all systems."""
+        lines = self.scenario.lines
+        text = lines.get((step.turn, section))
+        if text is None:
+            text = self.wording.text(step, act, section, self.films)
+            if act not in _ABOUT_A_REPLY:
+                lines[step.turn, section] = text
+        return text
 
     def _act(self, step: PlanStep) -> tuple[str, str]:
         """The planned act, or a reaction where an ordinary turn leaves room for one; and its section. Open
@@ -126,147 +320,57 @@ class User:
             return step.act, "shift_open"
         if step.readings and self.questioned and not self.clarified:
             return CLARIFY, CLARIFY
-        if step.act == CLARIFY and self.clarified:
-            step = replace(step, act=FOLLOW_UP)
-        before = self.scenario.steps[max(0, step.turn - 2)].state
-        if step.act == OPENING and not before.constraints and not before.avoid:
+        act = FOLLOW_UP if step.act == CLARIFY and self.clarified else step.act
+        if act == OPENING and not any(self.scenario.before(step.turn).wanted):
             return OPENING, "initial_next"  # turns that stated nothing have begun the conversation
-        if step.turn == 1 or step.shift is not None or step.act not in _ORDINARY:
-            implied = step.situation and step.act != REFINEMENT
-            return step.act, f"{step.act}_implicit" if implied else step.act
-        last, mood = self.last, self.scenario.moods[step.turn - 1]
-        wanted, avoid = step.wanted
-        met = max((n_met(self.catalog, item, wanted, avoid) for item in last), default=0)
-        best = met / max(1, len(wanted))  # the share of the constraints that the best film meets
-        fits, heard = step.answers, self.heard  # it ends where every film that fits has been recommended
-        ends = fits is not None and step.n_answers <= len(heard) and heard.issuperset(fits.tolist())
-        if step.readings and step.act in voices.SMALL_TALK:
-            return step.act, step.act if self.last else "reaction_first"
+        if step.turn > 1 and step.shift is None and act in _ORDINARY:
+            return self._ordinary(step, act)
+        implied = step.situation and act != REFINEMENT
+        return act, f"{act}_implicit" if implied else act
+
+    def _ordinary(self, step: PlanStep, act: str) -> tuple[str, str]:
+        """The act and the section of a turn that changes nothing, given the replies so far."""
         if step.readings:
-            return step.act, step.act if self.heard or step.act != FOLLOW_UP else "follow_up_first"
-        if mood < self.scenario.insist and best < 1 and not ends and step.state.constraints:
-            if last:
-                return "insist", "insist"
-            if self.asked:
-                return "nothing_named", "nothing_named"
-        if step.act in voices.SMALL_TALK:
-            return step.act, self._small_talk(step.act, best, mood)
-        if step.act != FOLLOW_UP:
-            return step.act, step.act
-        if ends:
-            return FOLLOW_UP, "follow_up_near"
-        if best == 1 and mood < _PRAISES:
-            return FOLLOW_UP, "follow_up_met"
-        return FOLLOW_UP, FOLLOW_UP if self.heard else "follow_up_first"
+            return act, self._open_section(act)
+        wanted, avoid = step.wanted
+        met = max((n_met(self.catalog, film, wanted, avoid) for film in self.films.last), default=0)
+        best = met / max(1, len(wanted))  # the share of the constraints that the best film meets
+        mood = self.scenario.moods[step.turn - 1]
+        ended = self._heard_of_all(step)
+        if mood < self.scenario.insist and best < 1 and not ended and wanted:
+            if self.films.last:
+                return INSIST, INSIST
+            if self.asked_for_films:
+                return NOTHING_NAMED, NOTHING_NAMED
+        praises = best == 1 and mood < _PRAISES
+        if act in voices.SMALL_TALK:
+            return act, self._small_talk(act, praises, best < 1)
+        if act != FOLLOW_UP:
+            return act, act
+        if ended:
+            return act, "follow_up_near"
+        if praises:
+            return act, "follow_up_met"
+        return act, FOLLOW_UP if self.films.all else "follow_up_first"
 
-    def _small_talk(self, act: str, best: float, mood: float) -> str:
-        """The section of a turn of small talk, given how well the best film of the last reply fits."""
-        if not self.last:
+    def _heard_of_all(self, step: PlanStep) -> bool:
+        """Whether every film that fits has been recommended."""
+        return step.n_answers <= len(self.films.all) and self.films.all.issuperset(step.answers.tolist())
+
+    def _open_section(self, act: str) -> str:
+        """The section of a turn that tells nothing of what open words meant."""
+        if act in voices.SMALL_TALK and not self.films.last:
             return "reaction_first"
-        if act == voices.REACTION and best == 1 and mood < _PRAISES:
+        if act == FOLLOW_UP and not self.films.all:
+            return "follow_up_first"
+        return act
+
+    def _small_talk(self, act: str, praises: bool, missed: bool) -> str:
+        """The section of a turn of small talk, given how well the best film of the last reply fits."""
+        if not self.films.last:
+            return "reaction_first"
+        if act != voices.REACTION:
+            return act
+        if praises:
             return "reaction_met"
-        return "reaction_missed" if act == voices.REACTION and best < 1 else act
-
-    def _title(self, step: PlanStep, draw: np.random.Generator) -> str:
-        """The film a turn speaks of: one just recommended that was not asked about, else the anchor."""
-        fresh = [item for item in self.last if item not in self.asked_about]
-        item = fresh[int(draw.integers(len(fresh)))] if fresh else step.state.anchor
-        self.asked_about |= {item}
-        return self._name(item)
-
-    def _name(self, item: int) -> str:
-        """A film's title; at natural pace none that would be read as a year."""
-        title = self.catalog.items[item].title
-        return "that one" if self.scenario.natural and title.isdigit() else title
-
-    def _words(self, step: PlanStep, act: str, section: str) -> str:
-        voice, small = self.scenario.voice, self.scenario.small_letters
-        draw = self.scenario.draws(step.turn)
-        draw.random()  # the mood
-        slots = {"title": "", "old": "", "bridge": ""}
-        situation = step.situation.text if step.situation else ""
-        if small:  # no name begins a situation
-            situation = re.sub(r"^[A-Z]|\bI\b", lambda found: found[0].lower(), situation)
-        voiced = dict(step.state.constraints)
-        excluded = step.state.avoid if act in (OPENING, CLARIFY) else step.excluded
-        if act == REFINEMENT and step.shift is None:
-            voiced = {step.state.focus: voiced[step.state.focus]}
-        elif step.shift is not None:
-            voiced = dict(step.shift.added) or voiced
-            if step.situation:
-                voiced.pop(step.situation.field)
-                slots["situation"] = situation
-            slots["old"] = self._noun_phrase(step.shift.dropped, draw)
-            before = self.scenario.steps[max(0, step.turn - 2)].state.anchor
-            slots["title"] = self._name(before)
-            if step.shift.bridge:
-                slots["bridge"] = phrases.bridge_phrase(*step.shift.bridge, draw, voice, self.catalog.fields)
-        elif act == "contradiction":
-            name = list(voiced)[int(draw.integers(len(voiced)))]
-            voiced = {name: voiced[name]}
-        elif act == "aside":
-            slots["aside"] = self._noun_phrase(self._aside(voiced, draw), draw)
-        elif act in voices.SMALL_TALK and self.last:
-            slots["title"] = self._name(self.last[int(draw.integers(len(self.last)))])
-        title = self._title(step, draw) if act in QUESTIONS else ""
-        wish = self._noun_phrase(voiced, draw)
-        plain = self.scenario.natural and f"plain_{section}" in prompts.sections("user")
-        plain = plain and draw.random() < _PLAIN
-        if title and not plain:
-            return phrases.question(act, title, draw, voice, small=small)
-        slots["title"] = title or slots["title"]
-        words = prompts.USER_SETS[voice]
-        if phrases.ONE in prompts.sections(words):
-            slots["one"] = self._noun_phrase(voiced, draw, phrases.ONE)
-            if step.shift is not None:
-                slots["old_one"] = self._noun_phrase(step.shift.dropped, draw, phrases.ONE)
-        section = f"plain_{section}" if plain else section
-        said = prompts.say(words, section, draw, small=small, wish=wish, **slots) if act != EXCLUDE else ""
-        if step.situation and act == REFINEMENT:
-            said = f"{said} {situation}" if voiced else situation
-        if not excluded:
-            return said
-        slots["old"] = self._noun_phrase(excluded, draw)
-        stop = "" if said[-1:] in ".?!" else "."
-        return f"{said}{stop} {prompts.say(words, 'exclusion', draw, small=small, **slots)}".strip()
-
-    def _noun_phrase(
-        self, constraints: Mapping[str, str], draw: np.random.Generator, noun: str = "noun"
-    ) -> str:
-        """Constraints in words; at natural pace a lone genre in those that people use."""
-        own = f"plain {noun} {'+'.join(constraints.values())}"
-        if self.scenario.natural and own in prompts.sections("user"):
-            return prompts.phrase("user", own, draw)
-        voice, code, rows = self.scenario.voice, self.catalog.code, self.catalog.fields
-        return phrases.noun_phrase(constraints, draw, voice, noun, code, rows)
-
-    def _typed(self, text: str) -> str:
-        """The words with the marks and slips of this user, the same in every turn; at natural pace only."""
-        if not self.scenario.natural:
-            return text
-        _, neat, slip = self.scenario.habits
-        text = text.rstrip(".!?" if neat < _NO_MARK else ".!" if neat < _NO_STOP else "")
-        for line in prompts.lines("user")["plain slips"] if slip < _SLIPS else ():
-            right, wrong = line.split(" = ")
-            text = re.sub(rf"\b{right}\b", wrong, text)
-        return text
-
-    def _aside(self, constraints: Mapping[str, str], draw: np.random.Generator) -> dict[str, str]:
-        """A value that is no constraint, mentioned in passing."""
-        known = [name for name in ASIDE_FIELDS if self.catalog.values(name)]
-        name = known[int(draw.integers(len(known)))]
-        values = [v for v in self.catalog.values(name, 3) if v != constraints.get(name)]
-        return {name: values[int(draw.integers(len(values)))]} if values else {}
-
-    def _log(self, step: PlanStep, act: str) -> dict[str, Any]:
-        state = step.state
-        return {
-            "turn": step.turn, "stage": act, "focus_field": state.focus,
-            "focus_value": state.constraints.get(state.focus),
-            "anchor_title": self.catalog.items[state.anchor].title, "constraints": dict(state.constraints),
-            "shift_event": step.event is not None,
-            "shift_event_obj": dict(step.event) if step.event else None, "planned_act": step.act,
-            "planned_shift": step.planned or None, "asks": act in _ASKS or step.shift is not None,
-            "avoid": dict(state.avoid), "n_answers": step.n_answers,
-            "stratum": scenarios.stratum(step.n_answers), **({"clarified": True} if act == CLARIFY else {}),
-        }  # fmt: skip
+        return "reaction_missed" if missed else act

@@ -14,10 +14,9 @@ from functools import cache
 from importlib import resources
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from crs_lib.core import rng
 from crs_lib.simulate.shifts import PlannedShift
+from crs_lib.systems.base import Draw
 
 GREETING, ANY_FILM = "greeting", "any_film"  # a first turn that states nothing: says hello, asks for any film
 REACTION, WHY = "reaction", "why"  # a word about the last reply; a question about the recommendation as such
@@ -54,30 +53,36 @@ ALL, DEVELOPMENT, CONFIRMATION = "all", "development", "confirmation"
 @cache
 def every() -> dict[str, Voice]:
     """All voices, by name."""
-    found = {}
+    voices = {}
     for row in _table("voices/voices.tsv"):
-        first, talk = ({act: float(row[act]) for act in acts} for acts in (FIRST_WORDS, SMALL_TALK))
-        found[row["voice"]] = Voice(row["use"], row["person"], first, talk, float(row["small_letters"]))
-    return found
+        voices[row["voice"]] = Voice(
+            row["use"],
+            row["person"],
+            first_words={act: float(row[act]) for act in FIRST_WORDS},
+            small_talk={act: float(row[act]) for act in SMALL_TALK},
+            small_letters=float(row["small_letters"]),
+        )
+    return voices
 
 
 def choices() -> tuple[str, ...]:
     """The names of all choices of voices."""
-    return (FIRST, ALL, DEVELOPMENT, CONFIRMATION, *(name for name in every() if name != FIRST))
+    return (FIRST, ALL, DEVELOPMENT, CONFIRMATION, *names(ALL))
 
 
 def names(choice: str) -> list[str]:
     """The voices of a choice: "all" but A, those for "development" or "confirmation", or the one named."""
-    found = [name for name, voice in every().items() if choice in (ALL, voice.use) and name != FIRST]
-    return [choice] if choice in every() else found
+    if choice in every():
+        return [choice]
+    return [name for name, voice in every().items() if choice in (ALL, voice.use) and name != FIRST]
 
 
 def drawn(choice: str, seed: int, session: int) -> str:
     """The voice of a session; voices are shuffled within blocks of as many sessions as there are voices."""
     options = names(choice)
-    block, place = divmod(session, len(options))
+    block, place_in_block = divmod(session, len(options))
     order = rng.stream(seed, "movies", "voices", block).permutation(len(options))
-    return options[int(order[place])]
+    return options[int(order[place_in_block])]
 
 
 def picked(shares: Mapping[str, float], chance: float) -> str:
@@ -107,14 +112,12 @@ class Situation(NamedTuple):
 
 
 @cache
-def _situations() -> tuple[Situation, ...]:
+def situations() -> tuple[Situation, ...]:
     """All situations, in the order of the table."""
     return tuple(Situation(**row) for row in _table("situations.tsv"))
 
 
-def implied(
-    shift: PlannedShift, explicitness: str, voice: str, draw: np.random.Generator
-) -> Situation | None:
+def implied(shift: PlannedShift, explicitness: str, voice: str, draw: Draw) -> Situation | None:
     """The situation that voices one new constraint of a shift (no bridge); None where it is said plainly:
     "implicit" implies wherever the table has one, "mixed" in half of these shifts.
     """
@@ -122,7 +125,9 @@ def implied(
         return None
     if explicitness == MIXED and draw.random() < 0.5:
         return None
-    named = (pair for pair in shift.added.items() if pair != shift.bridge)
-    known = [one for one in _situations() if one.use == every()[voice].use]
-    options = [one for pair in named for one in known if pair == (one.field, one.value)]
+    use = every()[voice].use
+    options = []
+    for field, value in shift.added.items():
+        if (field, value) != shift.bridge:
+            options += [entry for entry in situations() if entry[:3] == (field, value, use)]
     return options[int(draw.integers(len(options)))] if options else None

@@ -5,7 +5,7 @@ import pytest
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import prompts
 from crs_lib.core.rng import stream
-from crs_lib.simulate import scenarios, shifts
+from crs_lib.simulate import planner, shifts
 from crs_lib.simulate.shifts import SHIFTS, StateShape, UserState
 from tests.helpers.sample import SAMPLE
 
@@ -19,7 +19,7 @@ EACH = pytest.mark.parametrize("kind", SHIFTS.names())
 def states(catalog, n):
     """States as they come about: an opening, refined once or twice, with something given up."""
     for i in range(n):
-        yield from (step.state for step in scenarios.plan(catalog, i, i, 12).steps)
+        yield from (step.state for step in planner.plan(catalog, i, i, 12).steps)
 
 
 def proposals(kind, catalog, n=12):

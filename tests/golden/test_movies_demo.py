@@ -9,7 +9,7 @@ import pytest
 
 from crs_lib import evaluate, simulate
 from crs_lib.metrics import conventions
-from crs_lib.simulate import scenarios
+from crs_lib.simulate import planner, scenarios
 from crs_lib.simulate.config import SimulateConfig
 from tests.helpers.sample import WORLD
 
@@ -48,7 +48,11 @@ def sessions():
 def test_shift_turns_and_types_of_seed_7_are_those_that_were_published():
     turns = [scenarios.shift_turns(7, session, 20) for session in range(4)]
     assert turns == [[5, 9, 14], [4, 7, 10, 14, 18], [4, 7, 10, 13, 18], [4, 7, 11, 15]]
-    assert scenarios._type_order(7, 0, TYPES, 20) == ["switch", "contradict", "refine"]
+    assert planner.Schedule(20, TYPES).shift_types(scenarios.Streams(7, 0)) == [
+        "switch",
+        "contradict",
+        "refine",
+    ]
 
 
 def test_the_table_has_every_system_and_metric(sessions):

@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from crs_lib.simulate.conversation import conversation_id
+from crs_lib.simulate.run import conversation_id
 from tests.helpers.raw_server import Answering, Served
 
 SHELL = """#!/bin/sh

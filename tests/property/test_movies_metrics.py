@@ -15,7 +15,7 @@ from crs_lib.core import paths
 from crs_lib.core.rng import stream
 from crs_lib.metrics import base, composite, grounded, overlap
 from crs_lib.metrics.conventions import CasWeights, ItemWeights, TasWeights
-from crs_lib.simulate import scenarios
+from crs_lib.simulate import planner
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base as systems
 from tests.helpers.sample import SAMPLE, WORLD
@@ -160,8 +160,8 @@ def test_python_s_hash_seed_changes_nothing():
 @settings(deadline=None, max_examples=15)
 @given(SEEDS, st.integers(0, 10_000), st.integers(1, 25))
 def test_a_plan_is_a_function_of_its_address_and_always_satisfiable(seed, session, n_turns):
-    plan = scenarios.plan(SAMPLE, seed, session, n_turns)
-    assert scenarios.plan(SAMPLE, seed, session, n_turns) == plan
+    plan = planner.plan(SAMPLE, seed, session, n_turns)
+    assert planner.plan(SAMPLE, seed, session, n_turns) == plan
     assert [step.turn for step in plan.steps] == list(range(1, n_turns + 1))
     assert all(step.n_answers > 0 and step.state.anchor in step.state.answers(SAMPLE) for step in plan.steps)
 

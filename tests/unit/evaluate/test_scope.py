@@ -15,8 +15,8 @@ from crs_lib.evaluate import arms
 from crs_lib.evaluate.scorer import Scorer
 from crs_lib.metrics import conventions
 from crs_lib.report import statistics
-from crs_lib.simulate import scenarios, users
-from crs_lib.simulate.conversation import scenario
+from crs_lib.simulate import planner, scenarios, users
+from crs_lib.simulate.run import scenario
 from crs_lib.systems import base
 from crs_lib.systems.base import SystemReply
 from crs_lib.systems.policies import Oracle, UserLog
@@ -29,7 +29,7 @@ N = 48
 
 
 def plans(scope, n=N, **more):
-    return [scenarios.plan(SAMPLE, 7, i, 20, voice="critic", scope=scope, **more) for i in range(n)]
+    return [planner.plan(SAMPLE, 7, i, 20, voice="critic", scope=scope, **more) for i in range(n)]
 
 
 class _Reads(Oracle):
@@ -146,11 +146,14 @@ def test_scope_changes_words_never_states_and_nobody_tells_what_was_meant_within
     for plain, other in zip(plans("stated"), plans(scope), strict=True):
         assert [step.wanted for step in plain.steps] == [step.wanted for step in other.steps]
         for step, twin in zip(plain.steps, other.steps, strict=True):
-            assert "scope" not in (step.event or {}) and not step.readings
-            if twin.event and twin.event["scope"] == "open":
+            assert step.event is None or "scope" not in step.event.log
+            assert not step.readings
+            if twin.event and twin.event.open_scope:
                 kinds[twin.kind] += 1
-                told = twin.event["readings"]
-                assert len(told) == 2 and told[twin.event["reading"]]["constraints"] == step.state.constraints
+                told = twin.event.interpretations
+                assert (
+                    len(told) == 2 and told[twin.event.interpretation].constraints == step.state.constraints
+                )
                 window = next(one for one in scenarios.windows(other, other) if one.turn == twin.turn)
                 assert 2 <= window.length <= scenarios.FRESH_TURNS
                 after = other.steps[twin.turn - 1 + window.length :][:1]
@@ -159,7 +162,7 @@ def test_scope_changes_words_never_states_and_nobody_tells_what_was_meant_within
                 kinds["stated"] += 1
     assert {"refine", "replace", "stated"} <= set(kinds) <= {"refine", "replace", "switch", "stated"}
     share = {"open": 1.0, "mixed": 0.5}[scope]
-    every = [one for plan in plans("open") for one in plan.events if one["scope"] == "open"]
+    every = [event.log for plan in plans("open") for event in plan.events if event.open_scope]
     n = sum(kinds.values()) - kinds["stated"]
     assert n / len(every) == pytest.approx(share, abs=0.1)
 
@@ -169,9 +172,9 @@ def test_natural_users_shift_as_often_as_people_talk_as_plainly_and_name_as_litt
     made = plans("stated", 200, pace=pace)
     n = sum(len(scenarios.shift_turns(7, i, 20, pace)) for i in range(200))
     assert n / (200 * 15) == pytest.approx(0.19, abs=0.03)  # turns 4 to 18
-    types = Counter(event["planned_type"] for plan in made for event in plan.events)
+    types = Counter(event.log["planned_type"] for plan in made for event in plan.events)
     assert types.most_common(1)[0][0] == "refine" and not types["return"]
-    opened = [event["scope"] for plan in plans("mixed", 200, pace=pace) for event in plan.events]
+    opened = [event.log["scope"] for plan in plans("mixed", 200, pace=pace) for event in plan.events]
     assert opened.count("open") / len(opened) > 0.15  # people: .92, where the catalogue allows
     batch = simulate.SimulateConfig(systems=["tracker"], pace="natural", scope="mixed")
     talks = [simulate.session(WORLD, "tracker", n, batch) for n in range(24)]
@@ -185,7 +188,7 @@ def test_natural_users_shift_as_often_as_people_talk_as_plainly_and_name_as_litt
     kinds = Counter()  # who leaves out marks does so in every turn
     for number, talk in enumerate(talks):
         neat = scenario(WORLD, number, batch).habits[1]
-        left_out = ".!?" if neat < users._NO_MARK else ".!" if neat < users._NO_STOP else ""
+        left_out = ".!?" if neat < users.NO_MARK else ".!" if neat < users.NO_STOP else ""
         assert not {pair.user.text[-1] for pair in talk.pairs()} & set(left_out)
         kinds[left_out] += 1
     assert set(kinds) == {".!?", ".!", ""}

@@ -12,17 +12,18 @@ from crs_lib.core.rng import stream
 from crs_lib.evaluate import arms
 from crs_lib.evaluate.scorer import Scorer
 from crs_lib.metrics import conventions
-from crs_lib.simulate import scenarios, shifts, voices
-from crs_lib.simulate.conversation import conversation_id
+from crs_lib.simulate import planner, scenarios, shifts, voices
+from crs_lib.simulate.run import conversation_id
+from crs_lib.simulate.scenarios import Streams
 from crs_lib.simulate.shifts import SHIFTS, PlannedShift, StateShape, UserState
-from crs_lib.simulate.users import User, _must_voice, check_voiced
+from crs_lib.simulate.users import User, check_voiced, must_voice
 from crs_lib.systems.base import World
 from crs_lib.systems.contract import Answer
 from tests.helpers import refused
 from tests.helpers.sample import GROUNDER, SAMPLE
 
 TYPES = ("refine", "switch", "replace", "relax", "contradict", "return")  # those of the study
-PLANS = [scenarios.plan(SAMPLE, 7, session, 20, types=TYPES) for session in range(60)]
+PLANS = [planner.plan(SAMPLE, 7, session, 20, types=TYPES) for session in range(60)]
 
 
 def test_every_state_has_an_answer_plans_open_with_a_genre_and_shifts_have_room_around_them():
@@ -33,12 +34,12 @@ def test_every_state_has_an_answer_plans_open_with_a_genre_and_shifts_have_room_
             assert 1 <= len(step.state.constraints) <= 3
             assert not set(step.state.constraints.items()) & set(step.state.avoid.items())
             states = step.turn == 1 or step.act == "refine" or step.shift is not None
-            assert bool(_must_voice(step, step.act)) == states
+            assert bool(must_voice(step, step.act)) == states
         first, second = plan.steps[:2]
         assert (first.act, first.state.constraints) == ("initial", {"genre": plan.true_genre})
         assert second.act == "refine"
-        assert len(plan.steps[plan.events[0]["turn"] - 2].state.constraints) in (2, 3)
-    every = [[event["turn"] for event in plan.events] for plan in PLANS]
+        assert len(plan.steps[plan.events[0].turn - 2].state.constraints) in (2, 3)
+    every = [[event.turn for event in plan.events] for plan in PLANS]
     assert every == [scenarios.shift_turns(7, plan.session, 20) for plan in PLANS]
     assert {b - a for turns in every for a, b in itertools.pairwise(turns)} <= {3, 4, 5}
     assert {turns[0] for turns in every} == {4, 5, 6} and max(turns[-1] for turns in every) <= 18
@@ -46,43 +47,43 @@ def test_every_state_has_an_answer_plans_open_with_a_genre_and_shifts_have_room_
 
 def test_types_are_planned_in_equal_numbers_happen_so_and_substitutes_are_logged():
     for block in range(20):
-        rows = [scenarios._type_order(7, 6 * block + row, TYPES, 20) for row in range(6)]
+        rows = [planner.Schedule(20, TYPES).shift_types(Streams(7, 6 * block + row)) for row in range(6)]
         given = Counter(kind for row in rows for kind in row)
         assert set(given) == set(TYPES)
         # 24 shifts, 4 of each type but for the state
         assert max(given.values()) - min(given.values()) <= 2, given
         assert all(row[0] != "return" for row in rows), "nothing was given up yet"
-    happened = Counter(event["type"] for plan in PLANS for event in plan.events)
+    happened = Counter(event.type for plan in PLANS for event in plan.events)
     total = happened.total()
     assert set(happened) == set(TYPES)
     assert all(0.14 < n / total < 0.21 for n in happened.values()), happened
-    more = [*PLANS, *(scenarios.plan(SAMPLE, 7, session, 20, types=TYPES) for session in range(60, 240))]
+    more = [*PLANS, *(planner.plan(SAMPLE, 7, session, 20, types=TYPES) for session in range(60, 240))]
     events = [event for plan in more for event in plan.events]
-    other = [event for event in events if event["type"] != event["planned_type"]]
+    other = [event for event in events if event.type != event.log["planned_type"]]
     assert 0 < len(other) < 0.15 * len(events)  # put off or replaced where the catalogue has no such change
-    planned = Counter(event["planned_type"] for plan in PLANS for event in plan.events)
+    planned = Counter(event.log["planned_type"] for plan in PLANS for event in plan.events)
     assert max(planned.values()) - min(planned.values()) <= 0.03 * total, planned
 
 
 def test_twins_and_longer_sessions_begin_alike_and_seeds_give_other_plans():
     for plan in PLANS[:15]:
-        twin = scenarios.plan(SAMPLE, 7, plan.session, 20, arm="none")
-        first = plan.events[0]["turn"]
+        twin = planner.plan(SAMPLE, 7, plan.session, 20, arm="none")
+        first = plan.events[0].turn
         assert twin.events == [] and twin.steps[: first - 1] == plan.steps[: first - 1]
         assert all(step.shift is None for step in twin.steps)
         assert twin.steps[-1].state.constraints == twin.steps[first - 2].state.constraints
-    short, long = scenarios.plan(SAMPLE, 7, 3, 9), scenarios.plan(SAMPLE, 7, 3, 20)
+    short, long = planner.plan(SAMPLE, 7, 3, 9), planner.plan(SAMPLE, 7, 3, 20)
     assert [s.state.constraints for s in long.steps[:6]] == [s.state.constraints for s in short.steps[:6]]
-    assert scenarios.plan(SAMPLE, 7, 0, 20, types=TYPES) == PLANS[0]
-    assert scenarios.plan(SAMPLE, 8, 0, 20).steps != PLANS[0].steps
+    assert planner.plan(SAMPLE, 7, 0, 20, types=TYPES) == PLANS[0]
+    assert planner.plan(SAMPLE, 8, 0, 20).steps != PLANS[0].steps
     goals = {tuple(sorted(plan.steps[2].state.constraints.items())) for plan in PLANS}
     assert len(goals) > 50
 
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_only_the_types_asked_for_happen(kind):
-    plans = [scenarios.plan(SAMPLE, 3, session, 20, types=(kind,)) for session in range(6)]
-    assert {event["type"] for plan in plans for event in plan.events} <= {kind}
+    plans = [planner.plan(SAMPLE, 3, session, 20, types=(kind,)) for session in range(6)]
+    assert {event.type for plan in plans for event in plan.events} <= {kind}
     due = sum(len(scenarios.shift_turns(3, plan.session, 20)) for plan in plans)
     assert sum(step.planned == kind for plan in plans for step in plan.steps) == due
     for plan in plans:  # what was due and could not happen is in the log
@@ -94,7 +95,7 @@ def test_only_the_types_asked_for_happen(kind):
 def test_an_event_tells_the_whole_shift_bridges_are_shared_and_retractions_stay():
     for plan in PLANS:
         for before, step in itertools.pairwise(plan.steps):
-            event, old, new = step.event, before.state, step.state
+            event, old, new = step.event and step.event.log, before.state, step.state
             kind = event["type"] if event else None
             shunned = {**old.avoid, **event["dropped"]} if kind == "contradict" else old.avoid
             assert new.avoid == ({} if kind in ("switch", "return") else shunned)
@@ -119,7 +120,7 @@ def test_an_event_tells_the_whole_shift_bridges_are_shared_and_retractions_stay(
 
 def test_rates_steer_the_ordinary_turns_and_the_pace_the_shifts():
     def acts(**rates):
-        plan = scenarios.plan(SAMPLE, 7, 0, 60, arm="none", rates=scenarios.Rates(**rates))
+        plan = planner.plan(SAMPLE, 7, 0, 60, arm="none", rates=scenarios.Rates(**rates))
         return {step.act for step in plan.steps[3:]}
 
     assert acts(hesitation=1, contradiction=0, question=0) == {"hesitate", "aside"}
@@ -131,18 +132,18 @@ def test_rates_steer_the_ordinary_turns_and_the_pace_the_shifts():
         turns = scenarios.shift_turns(7, session, 40, pace)
         assert turns[0] == 8
         assert {later - earlier for earlier, later in itertools.pairwise(turns)} <= {6, 7}
-        events = [event["turn"] for event in scenarios.plan(SAMPLE, 7, session, 40, pace=pace).events]
+        events = [event.turn for event in planner.plan(SAMPLE, 7, session, 40, pace=pace).events]
         assert set(events) <= set(turns) and len(events) >= len(turns) - 1
 
 
 def test_a_catalogue_without_a_genre_of_five_films_is_refused():
     small = Catalog.from_records([(f"Film {i}", {"genre": ["Drama"], "actor": ["A B"]}) for i in range(4)])
-    refused(r"has no genre with five films; .* Give a larger catalogue", scenarios.plan, small, 7, 0, 5)
+    refused(r"has no genre with five films; .* Give a larger catalogue", planner.plan, small, 7, 0, 5)
 
 
 def proposals(kind, n=12):
     """States as they come about, each with a shift of a type from it."""
-    states = (step.state for i in range(n) for step in scenarios.plan(SAMPLE, i, i, 12).steps)
+    states = (step.state for i in range(n) for step in planner.plan(SAMPLE, i, i, 12).steps)
     for i, state in enumerate(states):
         shift = shifts.propose(kind, SAMPLE, state, stream(i, "types"))
         if shift is not None:
@@ -203,7 +204,7 @@ def test_what_an_utterance_must_name(kind, expected):
 
 def windows(voice, sessions=range(24), **options):
     for session in sessions:
-        plan = scenarios.plan(SAMPLE, 7, session, 20, voice=voice, **options)
+        plan = planner.plan(SAMPLE, 7, session, 20, voice=voice, **options)
         for turn, length in scenarios.windows(plan, plan):
             yield plan, scenarios.straight(SAMPLE, plan, turn), turn, length
 
@@ -261,7 +262,7 @@ def test_a_first_refinement_is_said_by_the_same_person(voice):
     """The design's own control: who only adds is a straight user, word for word."""
     seen = 0
     for plan, straight, turn, length in windows(voice, range(40)):
-        if plan.steps[turn - 1].kind == "refine" and plan.events[0]["turn"] == turn:
+        if plan.steps[turn - 1].kind == "refine" and plan.events[0].turn == turn:
             seen += 1
             one, other = (said(user, turn + length) for user in (plan, straight))
             assert [a.text for a in one] == [b.text for b in other]
@@ -270,8 +271,8 @@ def test_a_first_refinement_is_said_by_the_same_person(voice):
 
 def test_users_of_every_voice_but_the_first_begin_with_one_to_three_values_of_any_field():
     for voice in ("critic", "texting"):
-        plans = [scenarios.plan(SAMPLE, 7, session, 20, voice=voice) for session in range(60)]
-        held = [plan.steps[plan.events[0]["turn"] - 2].state.constraints for plan in plans]
+        plans = [planner.plan(SAMPLE, 7, session, 20, voice=voice) for session in range(60)]
+        held = [plan.steps[plan.events[0].turn - 2].state.constraints for plan in plans]
         assert {len(one) for one in held} == {1, 2, 3}
         openings = [next(step for step in plan.steps if step.act == "initial") for plan in plans]
         genres = sum("genre" in step.state.constraints for step in openings)

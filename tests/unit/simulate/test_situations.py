@@ -10,16 +10,16 @@ from crs_lib import simulate
 from crs_lib.core.errors import RunError
 from crs_lib.evaluate.scorer import Scorer
 from crs_lib.metrics import conventions
-from crs_lib.simulate import scenarios, user_llm, users, voices
+from crs_lib.simulate import planner, user_llm, users, voices
 from crs_lib.simulate.users import SITUATION
 from crs_lib.validity import realism
 from tests.helpers.sample import SAMPLE, WORLD
 
-TABLE = voices._situations()
+TABLE = voices.situations()
 
 
 def plans(explicitness, voice="A", n=24):
-    return [scenarios.plan(SAMPLE, 7, i, 20, explicitness=explicitness, voice=voice) for i in range(n)]
+    return [planner.plan(SAMPLE, 7, i, 20, explicitness=explicitness, voice=voice) for i in range(n)]
 
 
 def test_there_are_enough_situations_and_half_is_for_confirmation():
@@ -47,7 +47,7 @@ def test_the_wishes_are_the_same_and_only_the_words_differ(voice):
         implied = {step.situation.field: step.situation.value}
         told = {"explicitness": "implicit", "implied": implied, "situation": step.situation.text}
         assert implied.items() <= step.shift.added.items()
-        assert {name: step.event[name] for name in told} == told
+        assert {name: step.event.log[name] for name in told} == told
         assert step.situation.use == voices.every()[voice].use
 
 
@@ -87,9 +87,9 @@ def test_sessions_with_implicit_shifts_run_are_logged_and_scored(voice):
 def test_words_without_the_situation_are_an_error_from_models_too():
     step = next(step for plan in plans("implicit") for step in plan.steps if step.situation)
     with pytest.raises(RunError, match="does not voice situation"):
-        said = [f"{value} films," for name, value in users._must_voice(step, step.act) if name != SITUATION]
+        said = [f"{value} films," for name, value in users.must_voice(step, step.act) if name != SITUATION]
         users.check_voiced(WORLD.grounder, step, step.act, " ".join(said))
     text = "The kids have just come home and want to sit with us."
     needed = [(SITUATION, text)]
-    assert user_llm._fault(WORLD.grounder, f"Oh! {text}", text, needed) == ""
-    assert "does not name" in user_llm._fault(WORLD.grounder, "Oh! The kids are back.", text, needed)
+    assert user_llm.fault(WORLD.grounder, f"Oh! {text}", text, needed) == ""
+    assert "does not name" in user_llm.fault(WORLD.grounder, "Oh! The kids are back.", text, needed)

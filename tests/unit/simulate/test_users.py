@@ -12,7 +12,7 @@ from crs_lib.core import prompts
 from crs_lib.core.errors import RunError
 from crs_lib.evaluate.scorer import Scorer
 from crs_lib.metrics import conventions
-from crs_lib.simulate import conversation, scenarios, users, voices
+from crs_lib.simulate import planner, run, scenarios, users, voices
 from crs_lib.simulate.shifts import SHIFTS
 from crs_lib.simulate.users import User
 from crs_lib.validity import realism
@@ -22,7 +22,7 @@ CALM = scenarios.Rates(hesitation=0, contradiction=0, question=0.5)
 
 
 def plan(session=0, **options):
-    return scenarios.plan(SAMPLE, 7, session, 20, **options)
+    return planner.plan(SAMPLE, 7, session, 20, **options)
 
 
 def talk(scenario, heard=lambda step: (), **options):
@@ -52,7 +52,7 @@ def test_the_log_says_what_was_planned_and_whether_an_utterance_asks():
         state = step.state
         wanted = {
             "constraints": dict(state.constraints), "avoid": dict(state.avoid), "n_answers": step.n_answers,
-            "shift_event_obj": step.event and dict(step.event), "shift_event": step.event is not None,
+            "shift_event_obj": step.event and step.event.to_json(), "shift_event": step.event is not None,
             "focus_value": state.constraints.get(state.focus), "stage": said.act, "planned_act": step.act,
         }  # fmt: skip
         assert said.meta["turn"] == step.turn
@@ -148,7 +148,7 @@ def test_voices_say_the_same_plan_in_other_words_and_capitals_and_users_do_not_s
     for session in range(4):
         b, c = (plan(session, voice=name) for name in ("polite", "texting"))
         assert b.events == c.events
-        first = b.events[0]["turn"]
+        first = b.events[0].turn
         assert [one.state for one in b.steps[first - 1 :]] == [one.state for one in c.steps[first - 1 :]]
         said = zip(talk(b, good), talk(c, good), strict=True)
         assert sum(one.text == other.text for one, other in said) == 0
@@ -174,7 +174,7 @@ def test_casual_users_meet_the_same_shifts_in_the_same_states(monkeypatch):
     for casual in CASUAL:
         usual = plan(casual.session, voice="quiet")
         assert casual.events == usual.events
-        first = usual.events[0]["turn"]
+        first = usual.events[0].turn
         assert [s.state for s in casual.steps[first - 1 :]] == [s.state for s in usual.steps[first - 1 :]]
         assert [s.turn for s in casual.steps] == [s.turn for s in usual.steps]
         steps = zip(usual.steps[first:], casual.steps[first:], strict=True)
@@ -193,10 +193,10 @@ def test_first_words_put_the_opening_off_in_the_twin_as_well():
     delays = {act: set() for act in voices.FIRST_WORDS}
     for casual in greeted:
         twin = plan(casual.session, voice="texting", arm="none")
-        opening = scenarios._refinements(7, casual.session, 0) + 1
+        opening = planner.Schedule(20, least=0).refinements(casual.streams) + 1
         late = next(place for place, step in enumerate(casual.steps) if step.state.constraints)
         delays[casual.steps[0].act].add(late)
-        assert late + opening < casual.events[0]["turn"]
+        assert late + opening < casual.events[0].turn
         held = [list(step.state.constraints) for step in casual.steps[late : late + opening]]
         assert [len(names) for names in held] == list(range(1, opening + 1))
         assert all(names == held[-1][: len(names)] for names in held)
@@ -246,7 +246,7 @@ def test_casual_users_voice_every_shift_leak_none_and_state_everything_at_once_w
     assert len(voiced) > 20 and voiced.all()
     assert not realism._leaks(talks, GROUNDER)["leaked"].any()
     for casual in CASUAL[:8]:
-        turn = casual.events[-1]["turn"]
+        turn = casual.events[-1].turn
         user = User(SAMPLE, scenarios.fresh(SAMPLE, casual, turn))
         said = user.speak(turn)
         state = casual.steps[turn - 1].state
@@ -259,7 +259,7 @@ def test_casual_users_voice_every_shift_leak_none_and_state_everything_at_once_w
 @pytest.mark.parametrize("kind", SHIFTS.names())
 def test_words_that_leave_out_a_planned_value_are_an_error(kind):
     step = next(step for n in range(30) for step in plan(n).steps if step.kind == kind)
-    needed = users._must_voice(step, step.act)
+    needed = users.must_voice(step, step.act)
     assert needed
     films = {"genre": " films"}  # an everyday genre counts beside a film word only
     said = [f"{value}{films.get(name, '')}" for name, value in needed]
@@ -281,6 +281,6 @@ def test_templates_that_forget_a_value_and_a_model_that_does_not_voice_the_plan_
     config = simulate.SimulateConfig(systems=["silent"], voices="A", n_turns=20, shift_types=["replace"])
     with pytest.raises(RunError, match=r"shift 'replace' at .*voice .*\[shift_replace\] in user.wording"):
         simulate.session(WORLD, "silent", 0, config)
-    monkeypatch.setattr(conversation, "_realiser", lambda *given: lambda text, needed, turn: ("Hm.", {}))
+    monkeypatch.setattr(run.Partner, "_realiser", lambda partner: lambda text, needed, turn: ("Hm.", {}))
     with pytest.raises(RunError, match=r"act 'initial' at turn 1 does not voice genre '.*': 'Hm\.'"):
         simulate.session(WORLD, "silent", 0, simulate.SimulateConfig(systems=["silent"], voices="A"))

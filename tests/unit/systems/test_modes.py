@@ -14,7 +14,7 @@ from crs_lib.evaluate.scorer import Scorer
 from crs_lib.llm import LLMError
 from crs_lib.llm.client import Pool
 from crs_lib.metrics import conventions
-from crs_lib.simulate import conversation
+from crs_lib.simulate.run import candidate_set, scenario
 from crs_lib.systems import base as systems
 from crs_lib.systems import modes
 from crs_lib.systems.base import World
@@ -57,12 +57,12 @@ def test_closed_shows_the_same_films_at_every_turn_and_they_answer_every_wish():
     world = with_model(lambda request: answer("Hm."))
     config = simulate.SimulateConfig(systems=["oracle"], n_turns=12)
     for session in range(6):
-        plan = conversation.scenario(world, session, config)
-        films = conversation._shelf(world, plan, config)
+        plan = scenario(world, session, config)
+        films = candidate_set(world, plan, config)
         assert len(set(films)) == 30 and all(SAMPLE.recommendable[item] for item in films)
         for step in plan.steps:
             assert set(films) & set(step.state.answers(SAMPLE).tolist())
-        assert films == conversation._shelf(world, conversation.scenario(world, session, config), config)
+        assert films == candidate_set(world, scenario(world, session, config), config)
 
 
 def test_rag_shows_what_the_search_finds_free_shows_nothing_and_closed_all_where_asked():

@@ -15,7 +15,7 @@ from crs_lib.core.errors import RunError
 from crs_lib.llm import LLMError, LLMSettings, Retry
 from crs_lib.metrics import conventions
 from crs_lib.runs.ledger import Ledger
-from crs_lib.simulate.conversation import conversation_id
+from crs_lib.simulate.run import conversation_id
 from crs_lib.systems import base as systems
 from crs_lib.systems import contract
 from crs_lib.systems.base import World

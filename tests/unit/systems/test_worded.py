@@ -107,11 +107,11 @@ def test_the_manifest_holds_what_changes_replies_and_work_goes_model_by_model():
     assert not {"host", "slots", "timeout"} & set(found["llm"])
     config = simulate.SimulateConfig(systems=["ollama:a", "tracker", "ollama:b", "popular"], n_sessions=2)
     parts = config.parts()
-    assert [models for _, models in parts] == [(), ("ollama:a",), ("ollama:b",)]
-    assert [key.system for key in parts[0][0]] == ["tracker", "popular", "tracker", "popular"]
-    assert [(key.system, key.session) for key in parts[1][0]] == [("ollama:a", 0), ("ollama:a", 1)]
+    assert [part.models for part in parts] == [(), ("ollama:a",), ("ollama:b",)]
+    assert [key.system for key in parts[0].keys] == ["tracker", "popular", "tracker", "popular"]
+    assert [(key.system, key.session) for key in parts[1].keys] == [("ollama:a", 0), ("ollama:a", 1)]
     spoken = simulate.SimulateConfig(systems=["tracker", "ollama:a"], n_sessions=1, user_llm="ollama:u")
-    assert [models for _, models in spoken.parts()] == [("ollama:u",), ("ollama:a", "ollama:u")]
+    assert [part.models for part in spoken.parts()] == [("ollama:u",), ("ollama:a", "ollama:u")]
 
 
 def test_a_full_context_is_no_reason_to_lose_an_enforced_session(world):
@@ -177,7 +177,7 @@ MUST = [("genre", "Drama")]
     ("drama comedy " * 100, "1300 characters"),
 ])  # fmt: skip
 def test_an_utterance_must_voice_the_plan(world, text, reason):
-    fault = user_llm._fault(world.grounder, text, TEMPLATE, MUST)
+    fault = user_llm.fault(world.grounder, text, TEMPLATE, MUST)
     assert reason in fault and bool(fault) is bool(reason)
 
 

@@ -10,8 +10,8 @@ from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths
 from crs_lib.core.text import fold, words
-from crs_lib.simulate import scenarios
-from crs_lib.simulate.users import User, _must_voice
+from crs_lib.simulate import planner
+from crs_lib.simulate.users import User, must_voice
 from crs_lib.systems.base import World
 
 pytestmark = pytest.mark.external
@@ -81,11 +81,11 @@ def test_no_match_in_the_thesis_logs_lies_inside_a_word(world, said):
 
 def test_users_of_this_catalogue_are_satisfiable_and_voice_their_plan(films, world):
     for session in range(30):
-        plan = scenarios.plan(films, 1, session, 20)
+        plan = planner.plan(films, 1, session, 20)
         user = User(films, plan)
         for step in plan.steps:
             assert step.n_answers > 0
             utterance = user.speak(step.turn)
             found = world.grounder.concepts(utterance.text)
-            for wish in _must_voice(step, utterance.act):
+            for wish in must_voice(step, utterance.act):
                 assert films.code(*wish) in found, (utterance.text, wish)

@@ -16,7 +16,7 @@ from crs_lib.core.dialogue import Turn
 from crs_lib.core.rng import stream
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.config import SimulateConfig
-from crs_lib.simulate.conversation import conversation_id
+from crs_lib.simulate.run import conversation_id
 from crs_lib.simulate.users import User
 from crs_lib.stats import auc
 from crs_lib.validity import arms, realism
@@ -144,9 +144,9 @@ def first_windows(choice, numbers, seed=31):
     for number in numbers:
         plan = simulate.scenario(WORLD, number, config)
         event = next(iter(plan.events), None)
-        if event is None or event["type"] in ("refine", "return"):
+        if event is None or event.type in ("refine", "return"):
             continue
-        turn = event["turn"]
+        turn = event.turn
         straight = scenarios.straight(SAMPLE, plan, turn)
         for arm, one in ((0, plan), (1, straight)):
             named = len(one.steps[turn - 2].state.constraints)

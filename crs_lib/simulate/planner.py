@@ -1,0 +1,378 @@
+"""The planner: makes the scenario of a session from the catalogue, its random streams, and the users'
+behaviour.
+
+Turn 1 asks for a genre, the next turns refine it to two or three constraints (in all voices but A: one to
+three of any field in any order); shifts come at random turns, their types in equal numbers over every block
+of sessions; between them the user asks about films, asks for more, hesitates, or contradicts in words only.
+Every state has an answer in the catalogue. First words and small talk of a voice take the place of turns
+that change nothing: states, shifts and their turns are those of every voice but A. Source: docs/metrics.md,
+section 5.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import pairwise, takewhile
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.fields import GOAL_FIELD
+from crs_lib.core import rng
+from crs_lib.core.dialogue import ShiftEvent
+from crs_lib.core.errors import InputError
+from crs_lib.simulate import voices
+from crs_lib.simulate.scenarios import (
+    CALM,
+    CLARIFY,
+    CONTRADICTION,
+    FOLLOW_UP,
+    FRESH_TURNS,
+    NO_SHIFT,
+    OPENING,
+    REFINEMENT,
+    SHIFT,
+    USUAL,
+    FreeTurns,
+    Pace,
+    PlanStep,
+    Rates,
+    Scenario,
+    Streams,
+    shift_turns,
+    stated,
+    stratum,
+)
+from crs_lib.simulate.shifts import SHIFTS, PlannedShift, StateShape, UserState, further, propose, stand_ins
+from crs_lib.systems.base import Draw
+
+ALL_TYPES = tuple(SHIFTS.names())
+KEEP, REPLACE, DROP = "keep", "replace", "drop"  # interpretations of a shift that left its scope open
+_CAN_BE_OPEN = ("refine", "replace", "switch")  # sections of shifts that bring a value
+_APART = 3  # films by which interpretations differ at least: the length of a list
+_INSISTS, _SELDOM = 0.6, 0.1  # how often an unserved user insists instead of going on; at natural pace
+# People's revisions (docs/revisions.md): types of 456, "exclude" as contradict.
+_PEOPLE = {"refine": 341, "contradict": 68, "replace": 34, "relax": 7, "switch": 6}
+_OPEN_SHARE = 0.92  # of their revisions, 416 of 451, that leave the scope open
+# Genres as often as the people tuned on name them (docs/validity.md, section 2); any other about 4 times.
+_GENRES = {"Comedy": 51, "Horror": 42, "Action": 32, "Science Fiction": 24, "Fantasy": 16, "Romance": 16}
+_OTHER_GENRE = 4
+# At natural pace, unless others are set; chosen with one half of people (docs/validity.md, section 2).
+_PLAIN_RATES = Rates(hesitation=0.03, contradiction=0.0, question=0.35)
+
+
+class Schedule(NamedTuple):
+    """When and in which types the users of a batch shift. ``least``: how many constraints a user adds to the
+    first before a shift, at least.
+    """
+
+    n_turns: int
+    types: tuple[str, ...] = ALL_TYPES
+    pace: Pace = USUAL
+    least: int = 1
+
+    def refinements(self, streams: Streams) -> int:
+        """Constraints that a user adds to the first before a shift: ``least`` to 2; none at natural pace."""
+        if self.pace.natural and not self.least:
+            return 0
+        return int(streams.at("refinements").integers(self.least, 3))
+
+    def turns(self, streams: Streams) -> list[int]:
+        """The turns at which a session shifts."""
+        return shift_turns(*streams, self.n_turns, self.pace)
+
+    def shift_types(self, streams: Streams) -> list[str]:
+        """The types of a session's shifts, in order. In blocks of as many sessions as there are types, turn
+        by turn, each shift gets the type that came least often, of those that can happen there
+        (``ShiftType.allows``); draws break ties, and a longer session begins like a shorter one.
+        """
+        block, row = divmod(streams.session, len(self.types))
+        return list(_types_of_block(self, streams.seed, block)[row])
+
+    def next_type(self, shape: StateShape, counts: Mapping[str, int], draw: Draw) -> str:
+        """A type that can happen (where none can, any): the one planned least often, or at natural pace one
+        as often as people's.
+        """
+        options = [kind for kind in self.types if SHIFTS.create(kind).allows(shape)] or list(self.types)
+        if self.pace.natural:
+            weights = np.array([_PEOPLE.get(kind, 0) for kind in options])
+            if weights.any():
+                return str(draw.choice(options, p=weights / weights.sum()))
+        shuffled: list[str] = [options[index] for index in draw.permutation(len(options))]
+        return min(shuffled, key=lambda kind: counts[kind])
+
+
+@lru_cache(maxsize=256)
+def _types_of_block(schedule: Schedule, seed: int, block: int) -> list[list[str]]:
+    """The types of the shifts of every session of a block."""
+    n = len(schedule.types)
+    sessions = [Streams(seed, session) for session in range(block * n, (block + 1) * n)]
+    draw = rng.stream(seed, "movies", "shift-types", block)
+    order = draw.permutation(n).tolist()
+    due = []
+    for row, streams in enumerate(sessions):
+        due += [(turn, order[row], row) for turn in schedule.turns(streams)]
+    shapes = [StateShape(1 + schedule.refinements(streams)) for streams in sessions]
+    types: list[list[str]] = [[] for _ in sessions]
+    counts: Counter[str] = Counter()
+    for _, _, row in sorted(due):
+        kind = schedule.next_type(shapes[row], counts, draw)
+        counts[kind] += 1
+        shapes[row] = SHIFTS.create(kind).leaves(shapes[row])
+        types[row].append(kind)
+    return types
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """How the users of a session behave. ``arm``: the twin of arm "none" equals its session up to the first
+    shift and never shifts; the user of arm "calm" never insists. ``explicitness`` says whether a shift's new
+    constraint is named or implied by a situation, ``scope`` whether it says what becomes of earlier
+    constraints; the constraints are the same.
+    """
+
+    n_turns: int
+    arm: str = SHIFT
+    types: tuple[str, ...] = ALL_TYPES
+    rates: Rates = field(default_factory=Rates)
+    pace: Pace = USUAL
+    voice: str = voices.FIRST
+    insist: bool = True
+    explicitness: str = voices.EXPLICIT
+    scope: str = voices.STATED
+
+    @property
+    def free_order(self) -> bool:
+        """Whether users begin with any field in any order: those of every voice but the first."""
+        return self.voice != voices.FIRST
+
+    @property
+    def natural(self) -> bool:
+        """Whether users talk and shift as people do."""
+        return self.pace.natural and self.free_order
+
+    @property
+    def schedule(self) -> Schedule:
+        """When and in which types these users shift."""
+        return Schedule(self.n_turns, self.types, self.pace, 0 if self.free_order else 1)
+
+    @property
+    def insists(self) -> float:
+        """How often an unserved user insists, in [0, 1]."""
+        if not self.insist or self.arm == CALM:
+            return 0.0
+        return _SELDOM if self.natural else _INSISTS
+
+    @property
+    def open_share(self) -> float:
+        """The share of the shifts, of those that can, that leave their scope open."""
+        if self.scope == voices.OPEN:
+            return 1.0
+        return _OPEN_SHARE if self.pace.natural else 0.5
+
+    def scenario(self, streams: Streams) -> Scenario:
+        """The scenario of a session, still without steps."""
+        plain = self.natural and self.rates == Rates()
+        rates = _PLAIN_RATES if plain else self.rates
+        return Scenario(streams, self.arm, "", (), self.voice, self.insists, rates, self.natural)
+
+
+def plan(catalog: Catalog, seed: int, session: int, n_turns: int, **behaviour: Any) -> Scenario:
+    """The scenario of one session; ``behaviour`` as in :class:`Behaviour`. Raises InputError if the catalogue
+    has no genre with five films, or for an unknown type.
+    """
+    return Planner(catalog, Streams(seed, session), Behaviour(n_turns, **behaviour)).plan()
+
+
+def refined(catalog: Catalog, state: UserState, draw: Draw) -> UserState | None:
+    """One more constraint that the film in mind meets, preferring values that other films share."""
+    new = further(catalog, [state.anchor], state.constraints, None, draw)
+    return new and replace(state, constraints={**state.constraints, **new.added}, focus=new.field)
+
+
+class Planner:
+    """Plans one session, step by step."""
+
+    def __init__(self, catalog: Catalog, streams: Streams, behaviour: Behaviour) -> None:
+        for kind in behaviour.types:
+            SHIFTS.get(kind)
+        self.catalog = catalog
+        self.streams = streams
+        self.behaviour = behaviour
+        self.scenario = behaviour.scenario(streams)
+        self.free = FreeTurns(catalog, self.scenario)
+        schedule = behaviour.schedule
+        turns = schedule.turns(streams) if behaviour.arm != NO_SHIFT and schedule.types else []
+        self.types = schedule.shift_types(streams) if turns else []  # still to come
+        self.due = dict(zip(turns, self.types, strict=True))
+        self.n_refinements = schedule.refinements(streams)
+        self.follows_shift = False
+
+    def plan(self) -> Scenario:
+        """The scenario."""
+        behaviour = self.behaviour
+        goal = self._goal()
+        steps = [PlanStep.of(self.catalog, 1, OPENING, goal)]
+        if behaviour.free_order and not behaviour.natural:
+            steps = self._in_any_order(goal)
+        opening = len(steps)
+        for turn in range(opening + 1, behaviour.n_turns + 1):
+            steps.append(self._next_step(turn, steps[-1].state))
+        if behaviour.free_order:
+            first_shift = behaviour.pace.opening_ends(self.streams)
+            steps = self.free.with_first_words(self.free.with_small_talk(steps), opening, first_shift)
+        steps = steps[: behaviour.n_turns]
+        if behaviour.free_order and behaviour.scope != voices.STATED:
+            steps = self._with_open_scopes(steps)
+        logged = steps[:1]
+        for before, step in pairwise(steps):
+            event = self._event(before.state, step, step.shift) if step.shift else None
+            logged.append(replace(step, event=event))
+        return replace(self.scenario, true_genre=goal.constraints[GOAL_FIELD], steps=tuple(logged))
+
+    def _goal(self) -> UserState:
+        """A genre and a film of it; at natural pace a genre as often as people ask for it."""
+        genres = self.catalog.goal_genres
+        if not genres:
+            lacks = f"{self.catalog!r} has no genre with five films"
+            raise InputError(f"{lacks}; a scenario needs one. Give a larger catalogue")
+        draw = self.streams.at("goal")
+        genre = genres[int(draw.integers(len(genres)))]
+        if self.behaviour.natural:
+            counts = np.array([_GENRES.get(name, _OTHER_GENRE) for name in genres])
+            genre = genres[int(draw.choice(len(genres), p=counts / counts.sum()))]
+        items = self.catalog.query({GOAL_FIELD: genre}).items
+        film = int(items[int(draw.integers(len(items)))])
+        return UserState({GOAL_FIELD: genre}, GOAL_FIELD, film)
+
+    def _in_any_order(self, goal: UserState) -> list[PlanStep]:
+        """The turns that state constraints of the film in mind in any order, as a beginning could be."""
+        draw = self.streams.at("order")
+        full = goal
+        for _ in range(2):
+            full = refined(self.catalog, full, draw) or full
+        names = list(full.constraints)
+        order = draw.permutation(len(names))[: self.n_refinements + 1]
+        wanted = {names[index]: full.constraints[names[index]] for index in order}
+        return stated(self.catalog, full, wanted, {})
+
+    def _next_step(self, turn: int, state: UserState) -> PlanStep:
+        due = self.due.get(turn, "")
+        if due:
+            shift = self._next_shift(turn, state)
+            if shift is not None:
+                self.follows_shift = True
+                return self._shifted(turn, due, shift)
+        draw = self.streams.at("turn", turn)
+        if not self.behaviour.free_order and turn <= self.n_refinements + 1:
+            finer = refined(self.catalog, state, draw)
+            if finer is not None:
+                return PlanStep.of(self.catalog, turn, REFINEMENT, finer)
+        act = FOLLOW_UP if self.follows_shift else self.free.act(draw)
+        self.follows_shift = False
+        return replace(PlanStep.of(self.catalog, turn, act, state), planned=due)
+
+    def _next_shift(self, turn: int, state: UserState) -> PlannedShift | None:
+        """A shift of the next type that can happen now; one that cannot comes later."""
+        draw = self.streams.at("shift", turn)
+        for index, kind in enumerate(self.types):
+            shift = propose(kind, self.catalog, state, draw)
+            if shift is not None:
+                del self.types[index]
+                return shift
+        for kind in stand_ins():  # no type that is planned can happen now
+            if kind in self.behaviour.types:
+                shift = propose(kind, self.catalog, state, draw)
+                if shift is not None:
+                    self.types.pop(0)
+                    return shift
+        return None
+
+    def _shifted(self, turn: int, due: str, shift: PlannedShift) -> PlanStep:
+        situation = None
+        explicitness = self.behaviour.explicitness
+        if explicitness != voices.EXPLICIT:
+            draw = self.streams.at("situation", turn)
+            situation = voices.implied(shift, explicitness, self.behaviour.voice, draw)
+        step = PlanStep.of(self.catalog, turn, f"shift_{shift.section}", shift.state)
+        return replace(step, planned=due, shift=shift, situation=situation)
+
+    def _with_open_scopes(self, planned: Sequence[PlanStep]) -> list[PlanStep]:
+        """The steps with a share of the shifts that bring a value worded without their scope. In the window
+        that follows the user tells nothing of the interpretation in mind, the type's own; the turn after it
+        says what holds. A shift can be open where two turns can pass before it is cleared up, and as
+        :meth:`_interpretations`. States do not change; voice A and situations have no such words.
+        """
+        steps = list(planned)
+        for index, step in enumerate(planned):
+            if step.shift is None:
+                continue
+            end = index + self._open_turns(planned[index:])
+            interpretations = {}
+            if step.shift.section in _CAN_BE_OPEN and not step.situation and end - index > 1:
+                interpretations = self._interpretations(planned[index - 1].state, step, step.shift)
+            chance = self.streams.at("scope", step.turn).random()
+            if interpretations and chance < self.behaviour.open_share:
+                for place_in_window in range(index, end):
+                    steps[place_in_window] = _left_open(steps[place_in_window], interpretations)
+                if end < len(steps):
+                    steps[end] = replace(steps[end], act=CLARIFY)
+        return steps
+
+    def _open_turns(self, steps: Sequence[PlanStep]) -> int:
+        """How many turns, from that of a shift on, may pass before the user says what was meant."""
+        unchanged = sum(1 for _ in takewhile(lambda step: step.wanted == steps[0].wanted, steps))
+        if unchanged < len(steps):
+            unchanged -= 1  # one turn is left to say it
+        return min(FRESH_TURNS, unchanged)
+
+    def _interpretations(
+        self, before: UserState, step: PlanStep, shift: PlannedShift
+    ) -> dict[str, UserState]:
+        """The states that the bare words of a shift allow: all stays but for the value of the same field, if
+        any, or nothing stays. None where a reply could not tell them apart: the first has no answers, or the
+        second not so many more that a list of them would show. Two values of one field are no state of their
+        own.
+        """
+        name = REPLACE if shift.added.keys() & before.constraints.keys() else KEEP
+        constraints = {**before.constraints, **shift.added}
+        strict = replace(step.state, constraints=constraints, avoid=before.avoid)
+        loose = replace(step.state, constraints=dict(shift.added), avoid={})
+        answers = strict.answers(self.catalog)
+        more = len(loose.answers(self.catalog)) - len(answers)
+        if not len(answers) or more < _APART:
+            return {}
+        anchor = step.state.anchor
+        if anchor not in answers:
+            anchor = int(answers[0])
+        return {name: replace(strict, anchor=anchor), DROP: replace(loose, anchor=anchor)}
+
+    def _event(self, before: UserState, step: PlanStep, shift: PlannedShift) -> ShiftEvent:
+        """What the log says of a shift, the ground truth: the thesis's keys first, then ours."""
+        films = self.catalog.items
+        after = shift.state
+        log: dict[str, Any] = {"turn": step.turn, "from_focus": before.focus, "to_focus": after.focus}
+        log["bridge_field"], log["bridge_value"] = shift.bridge or (None, None)
+        log |= {"from_anchor": films[before.anchor].title, "to_anchor": films[after.anchor].title}
+        log |= {"type": step.kind, "planned_type": step.planned}
+        log |= {"added": dict(shift.added), "dropped": dict(shift.dropped)}
+        log |= {"avoid": dict(after.avoid), "wishes": dict(after.constraints)}
+        log |= {"n_answers": step.n_answers, "stratum": stratum(step.n_answers)}
+        if self.behaviour.explicitness != voices.EXPLICIT:
+            log["explicitness"] = voices.IMPLICIT if step.situation else voices.EXPLICIT
+        if step.situation:
+            log["implied"] = {step.situation.field: step.situation.value}
+            log["situation"] = step.situation.text
+        if self.behaviour.free_order and self.behaviour.scope != voices.STATED:
+            log["scope"] = voices.OPEN if step.readings else voices.STATED
+        if step.readings:
+            log["reading"] = DROP if shift.section == "switch" else next(iter(step.readings))
+            log["readings"] = {name: state.to_json() for name, state in step.readings.items()}
+        return ShiftEvent.from_json(log)
+
+
+def _left_open(step: PlanStep, interpretations: Mapping[str, UserState]) -> PlanStep:
+    act = FOLLOW_UP if step.act == CONTRADICTION else step.act
+    return replace(step, act=act, readings=interpretations)
