@@ -174,7 +174,7 @@ class Wording:
         slots = self._slots(step, act, films, draw)
         if act in QUESTIONS:
             slots["title"] = self._name(films.to_ask_about(step.state.anchor, draw))
-        slots["wish"] = self._noun_phrase(voiced, draw)
+        slots.update(wish=self._noun_phrase(voiced, draw))
         plain = f"plain_{section}"
         if self.scenario.natural and plain in prompts.sections("user") and draw.random() < _PLAIN:
             section = plain
@@ -212,7 +212,7 @@ class Wording:
         return constraints
 
     def _slots(self, step: PlanStep, act: str, films: HeardFilms, draw: Draw) -> dict[str, str]:
-        """What fills the templates beside the wish."""
+        """What fills the templates beside the constraints named."""
         slots = {"title": "", "old": "", "bridge": ""}
         if step.shift is not None:
             if step.situation:
