@@ -135,7 +135,7 @@ def lost_to_routing(frame: pd.DataFrame) -> pd.DataFrame:
     that of :func:`joint`; empty for a run without routes.
     """
     if frame.empty:
-        return frame
+        return pd.DataFrame(columns=["conversation", "lost"])
     best = frame.groupby("system")["oracle"].mean().idxmax()
     rows = frame[frame["system"] == best]
     return rows.assign(lost=rows["oracle"] - rows["routed"])

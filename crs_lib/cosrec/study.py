@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import runs, stats
+from crs_lib import runs
 from crs_lib.core import paths
 from crs_lib.core.errors import NoDataError, RunError
 from crs_lib.cosrec import audit, corpus, evaluate, intents, labels, retrieve, rewriting
@@ -209,10 +209,3 @@ _FIGURE_TABLES = {
 }
 STUDY = Study(NAME, _STAGES, _FIGURE_TABLES)
 figure_table = STUDY.figure_table  # a table by the name that the registry of figures gives it
-
-
-def limits(source: str, *further: str) -> stats.Sentences:
-    """The limits of a run on this corpus: the sample is made up; then further sentences."""
-    made_up = "The corpus is made up: its numbers compare settings of this code"
-    first = f"{made_up} and say nothing about shops or shoppers."
-    return stats.not_shown(first if source == "sample" else "", *further)

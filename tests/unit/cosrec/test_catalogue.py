@@ -9,8 +9,6 @@ import subprocess
 import sys
 import time
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 import zstandard
@@ -24,13 +22,18 @@ from tests.helpers import amazon_fixture as fixture
 from tests.helpers import refused
 
 PACK = {".gz": partial(gzip.compress, mtime=0), ".zst": zstandard.compress}
-PRODUCT = fixture.asin(1)
+UNPACK = {".gz": gzip.decompress, ".zst": zstandard.ZstdDecompressor().stream_reader}
+FIRST = fixture.asin(1)
+SECOND = fixture.asin(2)
 
 
 def write(folder, name, metas, reviews, ends=".jsonl"):
-    folder.mkdir(parents=True, exist_ok=True)
-    for path, rows in ((folder / f"meta_{name}{ends}", metas), (folder / f"{name}{ends}", reviews)):
-        text = b"".join((row if isinstance(row, bytes) else json.dumps(row).encode()) + b"\n" for row in rows)
+    """The two files of a category in the folder ``in``."""
+    inputs = folder / "in"
+    inputs.mkdir(parents=True, exist_ok=True)
+    for path, rows in ((inputs / f"meta_{name}{ends}", metas), (inputs / f"{name}{ends}", reviews)):
+        lines = [row if isinstance(row, bytes) else json.dumps(row).encode() for row in rows]
+        text = b"".join(line + b"\n" for line in lines)
         path.write_bytes(PACK.get(path.suffix, bytes)(text))
 
 
@@ -38,278 +41,317 @@ def read(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def run(folder, out="out.jsonl", **settings):
-    manifest = build(folder / "in", folder / "in", folder / out, Options(**settings))
-    return read(folder / out), manifest
+def make(folder, out="out.jsonl", **settings):
+    """Build the catalogue of the folder ``in``; returns its manifest."""
+    return build(folder / "in", folder / "in", folder / out, Options(**settings))
+
+
+def rows_of(folder, out="out.jsonl", **settings):
+    make(folder, out, **settings)
+    return read(folder / out)
+
+
+def times(row):
+    return [review["timestamp"] for review in row["valid_reviews"]]
+
+
+def statistics(row):
+    return row["num_valid_ratings"], row["avg_valid_ratings"]
 
 
 def test_two_products_by_hand(tmp_path):
-    a, b = fixture.asin(1), fixture.asin(2)
     reviews = [
-        fixture.review(1, a, rating=5.0, timestamp=30, helpful_vote=0),
-        fixture.review(2, a, rating=4.5, timestamp=10, helpful_vote=7),
-        fixture.review(3, a, rating=3.0, timestamp=20, text="too short"),
-        fixture.review(1, a, rating=5.0, timestamp=30, helpful_vote=4),  # the first again, with other votes
+        fixture.review(1, FIRST, rating=5.0, timestamp=30, helpful_vote=0),
+        fixture.review(2, FIRST, rating=4.5, timestamp=10, helpful_vote=7),
+        fixture.review(3, FIRST, rating=3.0, timestamp=20, text="too short"),
+        fixture.review(1, FIRST, rating=5.0, timestamp=30, helpful_vote=4),  # the first again, other votes
     ]
-    write(tmp_path / "in", "Home", [fixture.meta(2), fixture.meta(1)], reviews)
-    rows, manifest = run(tmp_path)
-    assert [row["parent_asin"] for row in rows] == sorted([a, b])
-    first, second = sorted(rows, key=lambda row: row["parent_asin"] != a)
+    write(tmp_path, "Home", [fixture.meta(2), fixture.meta(1)], reviews)
+    manifest = make(tmp_path)
+    rows = read(tmp_path / "out.jsonl")
+    assert [row["parent_asin"] for row in rows] == sorted([FIRST, SECOND])
+    by_asin = {row["parent_asin"]: row for row in rows}
     # 4.5 rounds to 5, so two ratings of 5 are left: the short text is dropped, the copy is one review
-    kept = [(r["timestamp"], r["rating"], r["helpful"]) for r in first["valid_reviews"]]
-    assert kept == [(10, 5, 7), (30, 5, 4)]
-    assert (first["num_valid_ratings"], first["avg_valid_ratings"]) == (2, 5.0)
-    assert first["valid_ratings"] == {"1": 0, "2": 0, "3": 0, "4": 0, "5": 2}
-    numbers = [second[name] for name in ("valid_reviews", "num_valid_ratings", "avg_valid_ratings")]
-    assert numbers == [[], 0, None]
+    left = [(one["timestamp"], one["rating"], one["helpful"]) for one in by_asin[FIRST]["valid_reviews"]]
+    assert left == [(10, 5, 7), (30, 5, 4)]
+    assert statistics(by_asin[FIRST]) == (2, 5.0)
+    assert by_asin[FIRST]["valid_ratings"] == {"1": 0, "2": 0, "3": 0, "4": 0, "5": 2}
+    assert by_asin[SECOND]["valid_reviews"] == []
+    assert statistics(by_asin[SECOND]) == (0, None)
     assert manifest["totals"]["reviews"] == {"read": 4, "kept": 3, "dropped: too short": 1}
     assert manifest["totals"]["joined"]["duplicate reviews"] == 1
     assert not (tmp_path / "out.jsonl.work").exists()
 
 
 def test_legacy_repeats_the_original_statistics(tmp_path):
-    a = fixture.asin(1)
     reviews = [
-        fixture.review(1, a, rating=5.0, timestamp=30),
-        fixture.review(2, a, rating=5.0, timestamp=10),
-        fixture.review(3, a, rating=1.0, timestamp=5, title=""),  # its rating counts, its text does not
-        fixture.review(4, a, rating=5, timestamp=1),  # a whole number is no rating there
+        fixture.review(1, FIRST, rating=5.0, timestamp=30),
+        fixture.review(2, FIRST, rating=5.0, timestamp=10),
+        fixture.review(3, FIRST, rating=1.0, timestamp=5, title=""),  # its rating counts, its text does not
+        fixture.review(4, FIRST, rating=5, timestamp=1),  # a whole number is no rating there
     ]
-    write(tmp_path / "in", "Home", [fixture.meta(1, title="old"), fixture.meta(1, title="new one")], reviews)
-    (row,), _ = run(tmp_path, legacy=True)
+    write(tmp_path, "Home", [fixture.meta(1, title="old"), fixture.meta(1, title="new one")], reviews)
+    (row,) = rows_of(tmp_path, legacy=True)
     assert row["title"] == "new one"  # the last of a category wins
-    assert [r["timestamp"] for r in row["valid_reviews"]] == [10, 30]
+    assert times(row) == [10, 30]
     # the histogram has five keys, and the average is the sum of ratings over those five: 11 / 5
-    assert (row["num_valid_ratings"], row["avg_valid_ratings"]) == (5, 11 / 5)
+    assert statistics(row) == (5, 11 / 5)
     assert row["valid_ratings"] == {"1": 1, "2": 0, "3": 0, "4": 0, "5": 2}
 
 
 def test_a_product_of_two_categories_is_kept_once_with_all_reviews(tmp_path):
-    a = fixture.asin(1)
     for name, number in (("Alpha", 1), ("Beta", 2)):
         metas = [fixture.meta(1, title=f"in {name}")]
-        write(tmp_path / "in", name, metas, [fixture.review(number, a, timestamp=number)])
-    (row,), manifest = run(tmp_path)
-    assert row["title"] == "in Alpha" and [r["timestamp"] for r in row["valid_reviews"]] == [1, 2]
+        write(tmp_path, name, metas, [fixture.review(number, FIRST, timestamp=number)])
+    manifest = make(tmp_path)
+    (row,) = read(tmp_path / "out.jsonl")
+    assert row["title"] == "in Alpha"
+    assert times(row) == [1, 2]
     assert manifest["totals"]["joined"]["duplicate products"] == 1
-    rows, _ = run(tmp_path, "legacy.jsonl", legacy=True)
-    assert [(r["title"], len(r["valid_reviews"])) for r in rows] == [("in Alpha", 1), ("in Beta", 1)]
-
-
-def same(large, out, **settings):
-    """Build the large catalogue again, which must give the same bytes."""
-    manifest = build(large / "in", large / "in", out, Options(**settings))
-    assert out.read_bytes() == (large / "whole.jsonl").read_bytes()
-    return manifest
+    rows = rows_of(tmp_path, "legacy.jsonl", legacy=True)
+    assert [(row["title"], times(row)) for row in rows] == [("in Alpha", [1]), ("in Beta", [2])]
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
     folder = tmp_path_factory.mktemp("large")
-    for i, name in enumerate(("Alpha", "Beta")):
-        fixture.write_category(folder / "in", name, 120, 2_500, seed=3, first=i * 80, packed=i == 1)
-    build(folder / "in", folder / "in", folder / "whole.jsonl", Options(parts=1))
+    fixture.write_category(folder / "in", "Alpha", 120, 2_500, seed=3)
+    fixture.write_category(folder / "in", "Beta", 120, 2_500, seed=3, first=80, packed=True)
+    make(folder, "whole.jsonl", parts=1)
     return folder
+
+
+def whole(large):
+    return (large / "whole.jsonl").read_bytes()
+
+
+def of_large(large, out, **settings):
+    """Build the large catalogue again; returns its bytes."""
+    build(large / "in", large / "in", out, Options(**settings))
+    return out.read_bytes()
 
 
 @pytest.mark.parametrize("table", [10_000, 300_000])
 @pytest.mark.parametrize("legacy", [False, True])
 @pytest.mark.slow
 def test_tables_of_a_category_change_nothing(large, tmp_path, monkeypatch, legacy, table):
-    build(large / "in", large / "in", tmp_path / "a.jsonl", Options(legacy=legacy))
+    expected = of_large(large, tmp_path / "a.jsonl", legacy=legacy)
     monkeypatch.setattr(catalogue_tables, "_TABLE", table)
     monkeypatch.setattr(catalogue_tables, "_ROWS", 64)
-    build(large / "in", large / "in", tmp_path / "b.jsonl", Options(parts=3, legacy=legacy, keep_work=True))
-    assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
+    assert of_large(large, tmp_path / "b.jsonl", parts=3, legacy=legacy, keep_work=True) == expected
     assert len(list((tmp_path / "b.jsonl.work").glob("reviews/Beta/*.parquet"))) > 1
 
 
 @pytest.mark.parametrize("settings", [{"parts": 2}, {"parts": 13}, {"parts": 5, "workers": 2}], ids=str)
 @pytest.mark.slow
 def test_parts_and_workers_change_nothing(large, settings):
-    manifest = same(large, large / "again.jsonl", **settings)
-    assert manifest["totals"] == json.loads((large / "whole.jsonl.manifest.json").read_text())["totals"]
+    assert of_large(large, large / "again.jsonl", **settings) == whole(large)
+    manifests = [
+        json.loads((large / f"{name}.jsonl.manifest.json").read_text()) for name in ("again", "whole")
+    ]
+    assert manifests[0]["totals"] == manifests[1]["totals"]
 
 
 @pytest.mark.parametrize("legacy", [False, True])
 @pytest.mark.slow
 def test_what_does_not_fit_is_sorted_on_disk(tmp_path, monkeypatch, legacy):
     fixture.write_category(tmp_path / "in", "Home", 10, 60_000)
-    build(tmp_path / "in", tmp_path / "in", tmp_path / "a.jsonl", Options(legacy=legacy))
-    spilled: list[Path] = []
-    plain = catalogue_tables.joined_rows
+    make(tmp_path, "a.jsonl", legacy=legacy)
+    spilled = []
+    rows_of_batches = catalogue_tables.joined_rows
 
-    def watched(batch: Any) -> Any:
-        spilled.extend(tmp_path.rglob("*.spill/*"))
-        return plain(batch)
+    def watched(batches):
+        for batch in batches:
+            spilled.extend(tmp_path.rglob("*.spill/*"))
+            yield from rows_of_batches([batch])
 
     monkeypatch.setattr(catalogue_tables, "MEMORY", "24MB")
     monkeypatch.setattr(catalogue_tables, "joined_rows", watched)
-    build(tmp_path / "in", tmp_path / "in", tmp_path / "b.jsonl", Options(legacy=legacy, keep_work=True))
+    make(tmp_path, "b.jsonl", legacy=legacy, keep_work=True)
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
-    assert spilled and not list(tmp_path.rglob("*.spill"))
+    assert spilled != []
+    assert not list(tmp_path.rglob("*.spill"))
 
 
 def test_order_of_lines_changes_nothing(large, tmp_path):
     (tmp_path / "in").mkdir()
     for path in sorted((large / "in").iterdir()):
-        text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        turned = b"".join(text.splitlines(keepends=True)[::-1])
-        (tmp_path / "in" / path.name.removesuffix(".gz")).write_bytes(turned)
-    build(tmp_path / "in", tmp_path / "in", tmp_path / "out.jsonl", Options())
-    assert (tmp_path / "out.jsonl").read_bytes() == (large / "whole.jsonl").read_bytes()
+        text = path.read_bytes()
+        if path.suffix == ".gz":
+            text = gzip.decompress(text)
+        turned = reversed(text.splitlines(keepends=True))
+        (tmp_path / "in" / path.name.removesuffix(".gz")).write_bytes(b"".join(turned))
+    make(tmp_path)
+    assert (tmp_path / "out.jsonl").read_bytes() == whole(large)
 
 
-@pytest.mark.parametrize("ends", [".jsonl.gz", ".jsonl.zst"])
+@pytest.mark.parametrize("ends", [".gz", ".zst"])
 @pytest.mark.slow
 def test_other_formats_hold_the_same(large, ends):
-    for name in ("a", "b"):
-        build(large / "in", large / "in", large / f"{name}{ends}", Options(parts=1 if name == "a" else 4))
-    assert (large / f"a{ends}").read_bytes() == (large / f"b{ends}").read_bytes()
-    unpack_zstandard = zstandard.ZstdDecompressor().decompressobj().decompress
-    unpack = gzip.decompress if ends == ".jsonl.gz" else unpack_zstandard
-    assert unpack((large / f"a{ends}").read_bytes()) == (large / "whole.jsonl").read_bytes()
+    packed = of_large(large, large / f"a.jsonl{ends}", parts=1)
+    assert of_large(large, large / f"b.jsonl{ends}", parts=4) == packed
+    text = UNPACK[ends](packed)
+    assert (text if ends == ".gz" else text.read()) == whole(large)
 
 
 @pytest.mark.parametrize("ends", [".jsonl.gz", ".jsonl.zst"])
 def test_packed_inputs_with_odd_ends(tmp_path, ends):
-    a = fixture.asin(1)
     metas = [b"\xef\xbb\xbf" + json.dumps(fixture.meta(1)).encode() + b"\r", b"", b"  "]
-    write(tmp_path / "in", "Home", metas, [fixture.review(1, a)], ends)
-    (row,), manifest = run(tmp_path)
-    assert (row["parent_asin"], len(row["valid_reviews"])) == (a, 1)
+    write(tmp_path, "Home", metas, [fixture.review(1, FIRST)], ends)
+    manifest = make(tmp_path)
+    (row,) = read(tmp_path / "out.jsonl")
+    assert row["parent_asin"] == FIRST
+    assert len(row["valid_reviews"]) == 1
     assert manifest["totals"]["products"] == {"read": 1, "kept": 1}
 
 
 def test_unreadable_lines_go_to_quarantine(tmp_path):
-    write(tmp_path / "in", "Home", [fixture.meta(1), b'{"parent_asin": "BX', b"[1]"], [b"\xff{}"])
-    rows, manifest = run(tmp_path)
-    assert len(rows) == 1
-    found = read(tmp_path / "out.jsonl.quarantine.jsonl")
-    assert [(q["file"], q["line"], q["why"]) for q in found] == [
-        *(("meta_Home.jsonl", line, "not a JSON object") for line in (2, 3)), ("Home.jsonl", 1, "not UTF-8"),
-    ]  # fmt: skip
+    write(tmp_path, "Home", [fixture.meta(1), b'{"parent_asin": "BX', b"[1]"], [b"\xff{}"])
+    manifest = make(tmp_path)
+    assert len(read(tmp_path / "out.jsonl")) == 1
+    lines = read(tmp_path / "out.jsonl.quarantine.jsonl")
+    assert [(line["file"], line["line"], line["why"]) for line in lines] == [
+        ("meta_Home.jsonl", 2, "not a JSON object"),
+        ("meta_Home.jsonl", 3, "not a JSON object"),
+        ("Home.jsonl", 1, "not UTF-8"),
+    ]
     assert manifest["totals"]["products"]["unreadable"] == 2
 
 
 @pytest.mark.parametrize("ends", [".jsonl.gz", ".jsonl.zst"])
 def test_a_damaged_file_is_named_and_the_rest_is_kept(tmp_path, ends):
-    a, b = fixture.asin(1), fixture.asin(2)
-    write(tmp_path / "in", "Alpha", [fixture.meta(1)], [fixture.review(1, a)])
-    texts = (f"{i * 7919 % 104729} words about this {i} product" for i in range(3000))
-    many = [fixture.review(i, b, text=text) for i, text in enumerate(texts)]
-    write(tmp_path / "in", "Beta", [fixture.meta(2)], many, ends)
-    whole = (tmp_path / "in" / f"Beta{ends}").read_bytes()
-    (tmp_path / "in" / f"Beta{ends}").write_bytes(whole[: len(whole) // 2])
-    refused(rf"Beta{ends} breaks off after line \d+", run, tmp_path, error=RunError)
+    write(tmp_path, "Alpha", [fixture.meta(1)], [fixture.review(1, FIRST)])
+    many = []
+    for number in range(3000):
+        text = f"{number * 7919 % 104729} words about this {number} product"
+        many.append(fixture.review(number, SECOND, text=text))
+    write(tmp_path, "Beta", [fixture.meta(2)], many, ends)
+    path = tmp_path / "in" / f"Beta{ends}"
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    refused(rf"Beta{ends} breaks off after line \d+", make, tmp_path, error=RunError)
     assert not (tmp_path / "out.jsonl").exists()
     assert "file damaged" in read(tmp_path / "out.jsonl.quarantine.jsonl")[0]["why"]
-    done = (tmp_path / "out.jsonl.work" / "reviews" / "Alpha.done.json").stat().st_mtime_ns
-    (tmp_path / "in" / f"Beta{ends}").write_bytes(whole)
-    rows, _ = run(tmp_path, keep_work=True)
-    assert {row["parent_asin"]: len(row["valid_reviews"]) for row in rows} == {a: 1, b: 3000}
-    assert (tmp_path / "out.jsonl.work" / "reviews" / "Alpha.done.json").stat().st_mtime_ns == done
+    mark = tmp_path / "out.jsonl.work" / "reviews" / "Alpha.done.json"
+    finished = mark.stat().st_mtime_ns
+    path.write_bytes(content)
+    rows = rows_of(tmp_path, keep_work=True)
+    assert {row["parent_asin"]: len(row["valid_reviews"]) for row in rows} == {FIRST: 1, SECOND: 3000}
+    assert mark.stat().st_mtime_ns == finished
+
+
+RUN = "import sys; from crs_lib.__main__ import main; main(['cosrec', 'catalogue', *sys.argv[1:]])"
 
 
 @pytest.mark.subprocess
 def test_killed_and_resumed(large, tmp_path):
     """Killed at several moments by SIGKILL; every later start continues, the last one finishes."""
-    command = [sys.executable, "-c", "import sys; from crs_lib.__main__ import main; "
-               "main(['cosrec', 'catalogue', *sys.argv[1:]])"]  # fmt: skip
-    command += ["--metas", str(large / "in"), "--reviews", str(large / "in")]
+    inputs = str(large / "in")
+    command = [sys.executable, "-c", RUN, "--metas", inputs, "--reviews", inputs]
     command += ["--out", str(tmp_path / "out.jsonl"), "--parts", "6"]
     marks = []
     for wanted in (1, 3, 5):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         while process.poll() is None and len(list(tmp_path.rglob("*.done.json"))) < wanted:
             time.sleep(0.002)
-        os.kill(process.pid, signal.SIGKILL) if process.poll() is None else None
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
         process.wait()
         marks.append(len(list(tmp_path.rglob("*.done.json"))))
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     assert marks == sorted(marks)
-    assert (tmp_path / "out.jsonl").read_bytes() == (large / "whole.jsonl").read_bytes()
+    assert (tmp_path / "out.jsonl").read_bytes() == whole(large)
 
 
 def test_other_settings_do_not_continue(large, tmp_path):
-    build(large / "in", large / "in", tmp_path / "out.jsonl", Options(keep_work=True))
-    with pytest.raises(RunError, match="shortest: 10 there, 12 now"):
-        build(large / "in", large / "in", tmp_path / "out.jsonl", Options(shortest=12))
+    out = tmp_path / "out.jsonl"
+    of_large(large, out, keep_work=True)
+    other = "shortest: 10 there, 12 now"
+    refused(other, of_large, large, out, shortest=12, error=RunError)
     # another number of parts is no other result, and may differ
-    same(large, tmp_path / "out.jsonl", parts=3, keep_work=True)
+    assert of_large(large, out, parts=3, keep_work=True) == whole(large)
 
 
 def test_most_reviews_keeps_the_helpful(tmp_path):
-    a = fixture.asin(1)
-    votes = [(10, 0), (20, 5), (30, 9), (40, 5)]
-    reviews = [fixture.review(i, a, timestamp=t, helpful_vote=v) for i, (t, v) in enumerate(votes)]
-    write(tmp_path / "in", "Home", [fixture.meta(1)], reviews)
-    (row,), manifest = run(tmp_path, most_reviews=2)
-    assert [r["timestamp"] for r in row["valid_reviews"]] == [30, 40]  # 9 votes; of 5 votes the newer
+    reviews = []
+    for number, votes in enumerate((0, 5, 9, 5)):
+        reviews.append(fixture.review(number, FIRST, timestamp=10 * number, helpful_vote=votes))
+    write(tmp_path, "Home", [fixture.meta(1)], reviews)
+    manifest = make(tmp_path, most_reviews=2)
+    (row,) = read(tmp_path / "out.jsonl")
+    assert times(row) == [20, 30]  # 9 votes; of 5 votes the newer
     assert row["num_valid_ratings"] == 4
     assert manifest["totals"]["joined"]["reviews over the limit"] == 2
 
 
 def test_many_keys_are_known_by_digest(large, tmp_path, monkeypatch):
-    build(large / "in", large / "in", tmp_path / "out.jsonl", Options(keep_work=True))
+    of_large(large, tmp_path / "out.jsonl", keep_work=True)
     tables = [str(tmp_path / "out.jsonl.work" / "metas" / "Alpha" / "00000.parquet")]
     exact = catalogue_tables.known_keys(tables)
     monkeypatch.setattr(catalogue_tables, "_EXACT", 7)
     digests = catalogue_tables.known_keys(tables)
     assert type(digests) is not type(exact)
-    names = [fixture.asin(i) for i in range(200)]
+    names = [fixture.asin(number) for number in range(200)]
     assert [name in digests for name in names] == [name in exact for name in names]
     assert sum(name in digests for name in names) == 120
     assert "\ud83d" not in digests  # a lone surrogate in a review's id
 
 
 def test_inputs_are_checked(tmp_path):
-    refused("no folder", run, tmp_path, error=RunError)
-    write(tmp_path / "in", "Home", [fixture.meta(1)], [])
+    refused("no folder", make, tmp_path, error=RunError)
+    write(tmp_path, "Home", [fixture.meta(1)], [])
     (tmp_path / "in" / "Other.jsonl").write_text("")
     assert catalogue.find_sources(tmp_path / "in", tmp_path / "in")[1] == ["Other"]
-    refused("must end in", build, tmp_path / "in", tmp_path / "in", tmp_path / "out.csv", Options())
+    refused("must end in", make, tmp_path, "out.csv")
     (tmp_path / "in" / "Home.jsonl.gz").write_bytes(b"")
-    refused("stands in", run, tmp_path)
+    refused("stands in", make, tmp_path)
     refused("workers", Options, workers=0)
 
 
-def test_an_output_over_an_input_is_refused(tmp_path):
-    write(tmp_path / "in", "Home", [fixture.meta(1)], [fixture.review(1, fixture.asin(1))])
-    before = {path.name: path.read_bytes() for path in (tmp_path / "in").iterdir()}
+OUTPUTS = ("in/Home.jsonl", "in/../in/meta_Home.jsonl", "link.jsonl", "hard.jsonl", "in/Alone.jsonl")
+
+
+@pytest.mark.parametrize("out", OUTPUTS)
+def test_an_output_over_an_input_is_refused(tmp_path, out):
+    write(tmp_path, "Home", [fixture.meta(1)], [fixture.review(1, FIRST)])
     (tmp_path / "link.jsonl").symlink_to(tmp_path / "in" / "Home.jsonl")
     os.link(tmp_path / "in" / "meta_Home.jsonl", tmp_path / "hard.jsonl")
     (tmp_path / "in" / "Alone.jsonl").write_text("a review file whose metas are missing")
-    for out in ("in/Home.jsonl", "in/../in/meta_Home.jsonl", "link.jsonl", "hard.jsonl", "in/Alone.jsonl"):
-        refused("give another output", build, tmp_path / "in", tmp_path / "in", tmp_path / out, Options())
-    assert {name: (tmp_path / "in" / name).read_bytes() for name in before} == before
+    before = {path: path.read_bytes() for path in (tmp_path / "in").iterdir()}
+    refused("give another output", make, tmp_path, out)
+    assert {path: path.read_bytes() for path in before} == before
     assert not list(tmp_path.rglob("*.work"))
-    for _ in range(2):  # what an earlier run wrote into the folder is replaced
-        build(tmp_path / "in", tmp_path / "in", tmp_path / "in" / "out.jsonl", Options())
+
+
+def test_what_an_earlier_run_wrote_into_the_folder_is_replaced(tmp_path):
+    write(tmp_path, "Home", [fixture.meta(1)], [fixture.review(1, FIRST)])
+    first = rows_of(tmp_path, "in/out.jsonl")
+    assert rows_of(tmp_path, "in/out.jsonl") == first
 
 
 def test_a_new_category_joins_the_kept_tables(tmp_path):
     for name, number in (("Beta", 2), ("Gamma", 3)):
-        write(tmp_path / "in", name, [fixture.meta(number)], [fixture.review(number, fixture.asin(number))])
-    build(tmp_path / "in", tmp_path / "in", tmp_path / "out.jsonl", Options(legacy=True, keep_work=True))
-    kept = tmp_path / "out.jsonl.work" / "reviews" / "Gamma.done.json"
-    before = kept.stat().st_mtime_ns
-    write(tmp_path / "in", "Alpha", [fixture.meta(1)], [fixture.review(1, fixture.asin(1))])
-    rows, _ = run(tmp_path, legacy=True, keep_work=True)
-    assert kept.stat().st_mtime_ns == before
-    assert [row["parent_asin"] for row in rows] == [fixture.asin(i) for i in (1, 2, 3)]
-    run(tmp_path, "fresh.jsonl", legacy=True)
-    assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "fresh.jsonl").read_bytes()
+        write(tmp_path, name, [fixture.meta(number)], [fixture.review(number, fixture.asin(number))])
+    make(tmp_path, legacy=True, keep_work=True)
+    mark = tmp_path / "out.jsonl.work" / "reviews" / "Gamma.done.json"
+    finished = mark.stat().st_mtime_ns
+    write(tmp_path, "Alpha", [fixture.meta(1)], [fixture.review(1, FIRST)])
+    rows = rows_of(tmp_path, legacy=True, keep_work=True)
+    assert mark.stat().st_mtime_ns == finished
+    assert [row["parent_asin"] for row in rows] == [FIRST, SECOND, fixture.asin(3)]
+    assert rows_of(tmp_path, "fresh.jsonl", legacy=True) == rows
 
 
 def test_tables_of_an_older_form_are_made_anew(large, tmp_path):
-    build(large / "in", large / "in", tmp_path / "out.jsonl", Options(keep_work=True))
-    for mark in (tmp_path / "out.jsonl.work").glob("*/*.done.json"):
+    of_large(large, tmp_path / "out.jsonl", keep_work=True)
+    work = tmp_path / "out.jsonl.work"
+    for mark in work.glob("*/*.done.json"):
         facts = json.loads(mark.read_text())
-        mark.write_text(json.dumps(facts | {"of": [1, *facts["of"][1:]]}))
-    for path in (tmp_path / "out.jsonl.work" / "reviews").glob("*/*.parquet"):
+        facts["of"] = [1, *facts["of"][1:]]
+        mark.write_text(json.dumps(facts))
+    for path in work.glob("reviews/*/*.parquet"):
         path.write_bytes(b"of another form")
-    same(large, tmp_path / "out.jsonl")
+    assert of_large(large, tmp_path / "out.jsonl") == whole(large)
 
 
 def test_a_small_file_that_unpacks_without_end_is_refused(tmp_path):
@@ -318,68 +360,99 @@ def test_a_small_file_that_unpacks_without_end_is_refused(tmp_path):
     assert len(bomb) < 50_000
     (tmp_path / "in" / "meta_Books.jsonl.zst").write_bytes(bomb)
     (tmp_path / "in" / "Books.jsonl.zst").write_bytes(zstandard.compress(b"{}\n"))
-    with pytest.raises(RunError, match=r"meta_Books\.jsonl\.zst: it unpacks to more than its size, by"):
-        build(tmp_path / "in", tmp_path / "in", tmp_path / "out.jsonl", Options())
+    unpacks = r"meta_Books\.jsonl\.zst: it unpacks to more than its size, by"
+    refused(unpacks, make, tmp_path, error=RunError)
 
 
-def outcome(line, kind, legacy):
-    """What becomes of one line: kept, a reason, unreadable, or nothing."""
-    rules, encode = Options(legacy=legacy), encoder()
+RULES = pytest.mark.parametrize("legacy", [False, True], ids=["ours", "legacy"])
+
+
+def read_row(line, kind):
+    """The row of a line; None for one that cannot be read or is blank, with what becomes of it."""
     try:
-        row = decoder(FIELDS[kind])(line)
+        return decoder(FIELDS[kind])(line), ""
     except ValueError:
-        return "unreadable" if line.strip() else ""
-    if kind == "metas":
-        found: Any = product(row, rules, encode)
-        return found if isinstance(found, str) else "kept"
-    if not isinstance(row.parent_asin, str):
-        return "asin"
-    if row.parent_asin != PRODUCT:
-        return "not in catalogue"
-    found = review(row, rules, encode, b"\\" not in line)
-    assert found == review(row, rules, encode), "the short cut changes the result"
-    return found[0] or "kept"
+        return None, "unreadable" if line.strip() else ""
 
 
-@pytest.mark.parametrize("legacy", [False, True], ids=["ours", "legacy"])
+@RULES
 @pytest.mark.parametrize("row", fixture.dirty_metas(), ids=lambda row: row.about)
 def test_dirty_products(row, legacy):
-    assert outcome(row.line, "metas", legacy) == (row.legacy if legacy else row.ours)
+    record, outcome = read_row(row.line, "metas")
+    if record is not None:
+        result = product(record, Options(legacy=legacy), encoder())
+        outcome = result if isinstance(result, str) else "kept"
+    assert outcome == (row.legacy if legacy else row.ours)
 
 
-@pytest.mark.parametrize("legacy", [False, True], ids=["ours", "legacy"])
-@pytest.mark.parametrize("row", fixture.dirty_reviews(PRODUCT), ids=lambda row: row.about)
+@RULES
+@pytest.mark.parametrize("row", fixture.dirty_reviews(FIRST), ids=lambda row: row.about)
 def test_dirty_reviews(row, legacy):
-    assert outcome(row.line, "reviews", legacy) == (row.legacy if legacy else row.ours)
+    record, outcome = read_row(row.line, "reviews")
+    if record is not None:
+        verdict = review(record, Options(legacy=legacy), encoder(), b"\\" not in row.line)
+        assert verdict == review(record, Options(legacy=legacy), encoder()), (
+            "the short cut changes the result"
+        )
+        outcome = verdict[0] or "kept"
+        if not isinstance(record.parent_asin, str):
+            outcome = "asin"
+        elif record.parent_asin != FIRST:
+            outcome = "not in catalogue"
+    assert outcome == (row.legacy if legacy else row.ours)
 
 
-@pytest.mark.parametrize(("text", "ours", "legacy"), [
+CLEANED = [
     ("Mug<br>and<br/>pan<br />set", "Mug and pan set", "Mug<br>and<br/>panset"),
-    ("salt &amp; pepper", "salt & pepper", "salt &amp; pepper"), (" a\u00a0b\t\n c ", "a b c", "a b c"),
+    ("salt &amp; pepper", "salt & pepper", "salt &amp; pepper"),
+    (" a\u00a0b\t\n c ", "a b c", "a b c"),
     ("ze\u200bro\ufeff width", "zero width", "ze\u200bro\ufeff width"),
     ("5 < 6 and 7 > 6", "5 < 6 and 7 > 6", "5 < 6 and 7 > 6"),
     ("half \ud83d pair", "half \ufffd pair", "half \ufffd pair"),
     ("<p class='x'>text</p>", "text", "<p class='x'>text</p>"),
-    ("\U0001f600 ok", "\U0001f600 ok", "\U0001f600 ok"), ("", "", ""),
-])  # fmt: skip
+    ("\U0001f600 ok", "\U0001f600 ok", "\U0001f600 ok"),
+    ("", "", ""),
+]
+
+
+@pytest.mark.parametrize(("text", "ours", "legacy"), CLEANED)
 def test_cleaning(text, ours, legacy):
-    assert clean(text) == ours == clean(clean(text)) and legacy_clean(text) == legacy
+    assert clean(text) == ours
+    assert clean(ours) == ours
+    assert legacy_clean(text) == legacy
 
 
-@pytest.mark.parametrize(("value", "ours", "legacy"), [
-    (19.99, 19.99, 19.99), (20, 20.0, None), ("$1,299.00", 1299.0, None), (" 5 ", 5.0, 5.0),
-    ("from 5", None, None), (-1.0, None, None), (True, None, None), (float("inf"), None, None),
+PRICES = [
+    (19.99, 19.99, 19.99),
+    (20, 20.0, None),
+    ("$1,299.00", 1299.0, None),
+    (" 5 ", 5.0, 5.0),
+    ("from 5", None, None),
+    (-1.0, None, None),
+    (True, None, None),
+    (math.inf, None, None),
     (None, None, None),
-])  # fmt: skip
+]
+
+
+@pytest.mark.parametrize(("value", "ours", "legacy"), PRICES)
 def test_prices(value, ours, legacy):
-    assert price_of(value, legacy=False) == ours and price_of(value, legacy=True) == legacy
+    assert price_of(value, legacy=False) == ours
+    assert price_of(value, legacy=True) == legacy
 
 
 def test_lines_are_accepted_as_json_accepts_them():
-    read = decoder(("parent_asin", "price"))
-    assert math.isnan(read(b'{"parent_asin": "\\ud83d", "price": NaN, "other": [1]}').price)
-    assert read(b'{"price": 1e400}').price == math.inf and read(b"{}").parent_asin is None
-    for line in (b"[1]", b'{"price": ', b'{"parent_asin": "\xff"}', b""):
-        with pytest.raises(ValueError):
-            read(line)
+    decode = decoder(("parent_asin", "price"))
+    assert math.isnan(decode(b'{"parent_asin": "\\ud83d", "price": NaN, "other": [1]}').price)
+    assert decode(b'{"price": 1e400}').price == math.inf
+    assert decode(b"{}").parent_asin is None
+
+
+@pytest.mark.parametrize("line", [b"[1]", b'{"price": ', b'{"parent_asin": "\xff"}', b""])
+def test_what_is_no_json_object_is_refused(line):
+    with pytest.raises(ValueError):
+        decoder(("parent_asin", "price"))(line)
+
+
+def test_a_review_is_written_as_compact_json():
     assert encoder()({"user": "ü\x1f\x7f"}) == '{"user":"ü\\u001f\x7f"}'.encode()
