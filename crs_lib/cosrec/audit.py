@@ -214,11 +214,13 @@ def _shown(value: object) -> str:
 def _counts(corpus: Corpus) -> dict[str, object]:
     """What the files of the partitions give, by claim."""
     counts: dict[str, object] = {}
+    total = 0
     for name, partition in corpus.items():
+        total += len(partition.conversations)
         counts[f"{name}: conversations"] = len(partition.conversations)
         counts[f"{name}: utterances"] = len(partition.user_turns())
     if {"raw", "crowd", "curated"} <= corpus.keys():
-        counts["conversations in all"] = sum(len(partition.conversations) for partition in corpus.values())
+        counts["conversations in all"] = total
     if "curated" in corpus:
         counts |= _judgment_claims(corpus["curated"])
     if {"crowd", "curated"} <= corpus.keys():

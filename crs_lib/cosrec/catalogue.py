@@ -251,23 +251,19 @@ def _join(job: Job, parts: Sequence[Part]) -> Counter[str]:
 
 
 def _manifest(
-    job: Job, ignored: list[str], facts: Mapping[str, Mapping[str, Any]], joined: Mapping[str, int]
+    job: Job, ignored: list[str], facts: Mapping[str, Mapping[str, Any]], joined: Counter[str]
 ) -> dict[str, Any]:
     inputs = {}
     categories: dict[str, dict[str, Any]] = {}
-    products: Counter[str] = Counter()
-    reviews: Counter[str] = Counter()
+    totals = {"products": Counter[str](), "reviews": Counter[str](), "joined": joined}
     for source in job.sources:
-        for kind in KINDS:
+        counts = categories.setdefault(source.name, {})
+        for part, kind in (("products", "metas"), ("reviews", "reviews")):
             path = source.file(kind)
-            digest = facts[kind][source.name]["sha256"]
-            inputs[path.name] = {"bytes": path.stat().st_size, "sha256": digest}
-        of_metas = facts["metas"][source.name]["counts"]
-        of_reviews = facts["reviews"][source.name]["counts"]
-        categories[source.name] = {"products": of_metas, "reviews": of_reviews}
-        products.update(of_metas)
-        reviews.update(of_reviews)
-    totals = {"products": products, "reviews": reviews, "joined": joined}
+            table = facts[kind][source.name]
+            inputs[path.name] = {"bytes": path.stat().st_size, "sha256": table["sha256"]}
+            counts[part] = table["counts"]
+            totals[part].update(table["counts"])
     return {
         "settings": job.options.model_dump(include=_CONTENT),
         "inputs": inputs,

@@ -5,6 +5,7 @@ system, in the second half), so the whole pipeline runs offline; its language is
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -13,7 +14,7 @@ import numpy as np
 
 from crs_lib.core import prompts
 from crs_lib.core.errors import InputError
-from crs_lib.core.text import words
+from crs_lib.core.text import fold, words
 from crs_lib.cosrec.catalogue_rules import is_english, language
 from crs_lib.cosrec.items import CatalogueProduct, Passage
 from crs_lib.cosrec.records import Utterance
@@ -187,8 +188,7 @@ def _broken_order(lines: Sequence[Utterance], title: str) -> Iterator[str]:
     """Whether the target is named first by the system and in the second half."""
     name = " ".join(words(title)[:4])  # a text names a product by these words in a row
     for position, line in enumerate(lines):
-        text = " ".join(words(line.text))
-        if name and f" {name} " in f" {text} ":
+        if name and f" {name} " in f" {fold(line.text)} ":
             if line.speaker == "U":
                 yield "the user names the target first"
             elif position < len(lines) / 2:
@@ -245,15 +245,13 @@ def profile_by_rule(user: str, texts: Sequence[str]) -> Profile:
     """
     if not texts:
         raise InputError(f"user {user!r} has no reviews; a profile needs at least one")
-    reviews = [f" {' '.join(words(text))} " for text in texts]
-    counts = {}
+    counts: Counter[str] = Counter()
     for preference, cues in prompts.lists(_PHRASES)["preferences"].items():
-        wanted = [f" {cue} " for cue in cues.split(", ")]
-        count = sum(any(cue in review for cue in wanted) for review in reviews)
-        if count:
-            counts[preference] = count
-    by_count = sorted(counts, key=lambda preference: -counts[preference])
-    keywords = by_count[:MOST_KEYWORDS] or ["quality"]
+        any_cue = re.compile(f" (?:{cues.replace(', ', '|')}) ")
+        for text in texts:
+            if any_cue.search(f" {fold(text)} "):
+                counts[preference] += 1
+    keywords = [preference for preference, _ in counts.most_common(MOST_KEYWORDS)] or ["quality"]
     return Profile(f"This buyer cares about: {', '.join(keywords)}.", keywords)
 
 
@@ -308,8 +306,9 @@ def conversation_by_rule(
     if others:
         offer += phrases["beside"][0].format(other=others[0].title)
     lines += [offer, say("details"), _facts(target), say("closing")]
-    pairs = enumerate(lines)
-    return "\n".join(f"{'US'[position % 2]}: {line}" for position, line in pairs)
+    for position, line in enumerate(lines):
+        lines[position] = f"{'US'[position % 2]}: {line}"
+    return "\n".join(lines)
 
 
 def _facts(target: CatalogueProduct) -> str:

@@ -312,16 +312,16 @@ def _export(work: runs.Stage, records: Sequence[Record]) -> None:
     tables.write_jsonl(work.path("raw/conversations.jsonl"), talks)
     profiles = []
     keywords = []
+    work.counts.update(conversations=len(records), repaired=0, users=0)
     for record in records:
         users = sorted(record["users"], key=lambda user: str(user["user"]))
+        work.counts["repaired"] += bool(record["repairs"])
+        work.counts["users"] += len(users)
         if users:
             profiles.append({record["id"]: {user["user"]: user["summary"] for user in users}})
             keywords.append({record["id"]: {user["user"]: user["keywords"] for user in users}})
     tables.write_jsonl(work.path("raw/profiles.jsonl"), profiles)
     tables.write_jsonl(work.path("raw/keywords.jsonl"), keywords)
-    work.counts["conversations"] = len(records)
-    work.counts["repaired"] = sum(bool(record["repairs"]) for record in records)
-    work.counts["users"] = sum(len(record["users"]) for record in records)
 
 
 def read_generated(run: str) -> list[dict[str, Any]]:
@@ -332,11 +332,13 @@ def read_generated(run: str) -> list[dict[str, Any]]:
 
 def table(records: Sequence[Record]) -> pd.DataFrame:
     """One row a generated conversation: query, target, user turns, attempt, repairs."""
-    frame = pd.DataFrame(records, columns=["id", "query", "attempt"])
-    frame.insert(2, "target", [shorten(record["target_title"], 40) for record in records])
-    turns = [record["conversation"].count("\nU: ") + 1 for record in records]
-    frame.insert(3, "user turns", turns)
-    return frame.assign(repairs=[len(record["repairs"]) for record in records])
+    rows = []
+    for record in records:
+        target = shorten(record["target_title"], 40)
+        turns = record["conversation"].count("\nU: ") + 1
+        repairs = len(record["repairs"])
+        rows.append((record["id"], record["query"], target, turns, record["attempt"], repairs))
+    return pd.DataFrame(rows, columns=["id", "query", "target", "user turns", "attempt", "repairs"])
 
 
 def profiles(records: Sequence[Record], width: int = 60) -> pd.DataFrame:

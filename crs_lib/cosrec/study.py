@@ -46,10 +46,9 @@ _NOTHING = pd.DataFrame()
 def _audit(settings: CorpusSettings, stage: runs.Stage) -> dict[str, Any]:
     """The corpus itself (``corpus``), its quirks, the stated statistics, ratings and judgments."""
     partitions = corpus.load_all(settings.source)
-    tables = [audit.find_quirks(partition) for partition in partitions.values()]
-    quirks = pd.concat(tables, ignore_index=True)
-    talks = [len(partition.conversations) for partition in partitions.values()]
-    stage.counts.update(quirks=len(quirks), conversations=sum(talks))
+    quirks = pd.concat(map(audit.find_quirks, partitions.values()), ignore_index=True)
+    talks = sum(len(partition.conversations) for partition in partitions.values())
+    stage.counts.update(quirks=len(quirks), conversations=talks)
     return {
         "corpus": partitions,
         "quirks": quirks,
@@ -84,9 +83,10 @@ def _score(settings: ScoreSettings, stage: runs.Stage) -> dict[str, pd.DataFrame
     recommended = floored[floored["kind"] == "recommendation"]
     readers = evaluate.reader(curated, recommended, settings.mapping)
     tables = {"scores": floored, "means": evaluate.means(floored, names, **draws)}
-    tables["by_user"] = evaluate.means(recommended, [measure], ["user_index"], **draws)
-    tables["by_reader"] = evaluate.means(readers, [measure], ["reader"], **draws)
-    tables["by_turn"] = evaluate.means(floored, [measure], ["kind", "turn"], **draws)
+    groups = {"by_user": (recommended, ["user_index"]), "by_reader": (readers, ["reader"])}
+    groups["by_turn"] = (floored, ["kind", "turn"])
+    for name, (rows, by) in groups.items():
+        tables[name] = evaluate.means(rows, [measure], by, **draws)
     tables["differences"] = _NOTHING
     if len(rankings) > 1:
         tables["differences"] = evaluate.differences(scores, measure, **draws)
