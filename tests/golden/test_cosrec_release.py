@@ -18,31 +18,61 @@ def released():
     return {name: corpus.load(mirror / "cosrec", name) for name in ("crowd", "curated")}
 
 
-def test_sizes_claims_topics_labels_and_quirks(released):
-    found = audit.overview(released)
-    assert found["crowd"].tolist() == [291, 4606, 2329, 26.9, 1378, 9217, 8851, None, 538, None, None, None]
-    assert found["curated"].tolist() == [20, 296, 150, 26.9, 94, None, None, 143, 52, 43, 225, 17464]
-    claims = audit.readme_claims(released).set_index("claim")["verdict"]
-    assert claims.value_counts().to_dict() == {"reproduced": 10, "not verifiable": 5, "differs": 5}
-    assert claims["figure: judgments per intent, grade 2"] == "reproduced"
-    assert claims["figure: conversations by average rating"] == "differs"
+def test_sizes(released):
+    sizes = audit.overview(released)
+    assert sizes["crowd"].tolist() == [291, 4606, 2329, 26.9, 1378, 9217, 8851, None, 538, None, None, None]
+    assert sizes["curated"].tolist() == [20, 296, 150, 26.9, 94, None, None, 143, 52, 43, 225, 17464]
+
+
+def test_claims(released):
+    verdicts = audit.readme_claims(released).set_index("claim")["verdict"]
+    assert verdicts.value_counts().to_dict() == {"reproduced": 10, "not verifiable": 5, "differs": 5}
+    assert verdicts["figure: judgments per intent, grade 2"] == "reproduced"
+    assert verdicts["figure: conversations by average rating"] == "differs"
+
+
+def test_topics(released):
     topics = [topic(name) for name in released["curated"].qrels]
-    assert sum(t.kind == "search" for t in topics) == 43
-    assert len({t.intent for t in topics if t.kind == "recommendation"}) == 62
+    kinds = [judged.kind for judged in topics]
+    assert kinds.count("search") == 43
+    assert len({judged.intent for judged in topics if judged.kind == "recommendation"}) == 62
+
+
+def test_labels(released):
     labels = majority_labels(released["crowd"])
     kinds = labels[["recommendation", "product_details", "search"]]
-    assert kinds.sum().tolist() == [654, 634, 408] and (kinds.sum(axis=1) == 0).sum() == 653
+    assert kinds.sum().tolist() == [654, 634, 408]
+    assert (kinds.sum(axis=1) == 0).sum() == 653
     assert (kinds.sum(axis=1) > 1).sum() == 20
-    assert labels["ties"].sum() == 243 and (~labels["recorded"]).sum() == 277
-    crowd = audit.find_quirks(released["crowd"]).groupby("quirk").size()
-    curated = audit.find_quirks(released["curated"]).groupby("quirk").size()
-    expected = {
-        "two S lines in a row": 9, "ends with the user": 61, "placeholder left by the generator": 4,
-        "not English": 1, "user with keywords and no profile": 23, "empty keyword": 2,
-        "more than five keywords": 12, "an intent type twice in one annotation": 215,
-        "annotators split in halves": 243, "a single annotator": 1,
-    }  # fmt: skip
-    assert {name: int(crowd[name]) for name in expected} == expected
-    assert curated["user index without a user (as documented)"] == 62  # one index too many in every intent
-    assert curated["the longest variant is not the first"] == 83 and curated["no document of grade 2"] == 7
-    assert crowd["the same grade for all aspects"] + curated["the same grade for all aspects"] == 293
+    assert labels["ties"].sum() == 243
+    assert (~labels["recorded"]).sum() == 277
+
+
+QUIRKS_OF_CROWD = {
+    "two S lines in a row": 9,
+    "ends with the user": 61,
+    "placeholder left by the generator": 4,
+    "not English": 1,
+    "user with keywords and no profile": 23,
+    "empty keyword": 2,
+    "more than five keywords": 12,
+    "an intent type twice in one annotation": 215,
+    "annotators split in halves": 243,
+    "a single annotator": 1,
+}
+QUIRKS_OF_CURATED = {
+    "user index without a user (as documented)": 62,  # one index too many in every intent
+    "the longest variant is not the first": 83,
+    "no document of grade 2": 7,
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), [("crowd", QUIRKS_OF_CROWD), ("curated", QUIRKS_OF_CURATED)])
+def test_quirks(released, name, expected):
+    cases = audit.find_quirks(released[name])["quirk"].value_counts()
+    assert cases[list(expected)].to_dict() == expected
+
+
+def test_straight_lined_ratings(released):
+    quirks = [audit.find_quirks(partition)["quirk"].tolist() for partition in released.values()]
+    assert sum(kinds.count("the same grade for all aspects") for kinds in quirks) == 293

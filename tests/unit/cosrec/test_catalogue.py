@@ -209,12 +209,11 @@ def test_unreadable_lines_go_to_quarantine(tmp_path):
     write(tmp_path, "Home", [fixture.meta(1), b'{"parent_asin": "BX', b"[1]"], [b"\xff{}"])
     manifest = make(tmp_path)
     assert len(read(tmp_path / "out.jsonl")) == 1
-    lines = read(tmp_path / "out.jsonl.quarantine.jsonl")
-    assert [(line["file"], line["line"], line["why"]) for line in lines] == [
-        ("meta_Home.jsonl", 2, "not a JSON object"),
-        ("meta_Home.jsonl", 3, "not a JSON object"),
-        ("Home.jsonl", 1, "not UTF-8"),
-    ]
+    second, third, review = read(tmp_path / "out.jsonl.quarantine.jsonl")
+    for number, line in ((2, second), (3, third)):
+        assert (line["file"], line["line"]) == ("meta_Home.jsonl", number)
+        assert line["why"] == "not a JSON object"
+    assert (review["file"], review["line"], review["why"]) == ("Home.jsonl", 1, "not UTF-8")
     assert manifest["totals"]["products"]["unreadable"] == 2
 
 
@@ -402,43 +401,37 @@ def test_dirty_reviews(row, legacy):
     assert outcome == (row.legacy if legacy else row.ours)
 
 
-CLEANED = [
-    ("Mug<br>and<br/>pan<br />set", "Mug and pan set", "Mug<br>and<br/>panset"),
-    ("salt &amp; pepper", "salt & pepper", "salt &amp; pepper"),
-    (" a\u00a0b\t\n c ", "a b c", "a b c"),
-    ("ze\u200bro\ufeff width", "zero width", "ze\u200bro\ufeff width"),
-    ("5 < 6 and 7 > 6", "5 < 6 and 7 > 6", "5 < 6 and 7 > 6"),
-    ("half \ud83d pair", "half \ufffd pair", "half \ufffd pair"),
-    ("<p class='x'>text</p>", "text", "<p class='x'>text</p>"),
-    ("\U0001f600 ok", "\U0001f600 ok", "\U0001f600 ok"),
-    ("", "", ""),
-]
+def test_cleaning():
+    def cleans(text, ours, legacy):
+        assert clean(text) == ours
+        assert clean(ours) == ours
+        assert legacy_clean(text) == legacy
+
+    cleans("Mug<br>and<br/>pan<br />set", "Mug and pan set", "Mug<br>and<br/>panset")
+    cleans("salt &amp; pepper", "salt & pepper", "salt &amp; pepper")
+    cleans(" a\u00a0b\t\n c ", "a b c", "a b c")
+    cleans("ze\u200bro\ufeff width", "zero width", "ze\u200bro\ufeff width")
+    cleans("5 < 6 and 7 > 6", "5 < 6 and 7 > 6", "5 < 6 and 7 > 6")
+    cleans("half \ud83d pair", "half \ufffd pair", "half \ufffd pair")
+    cleans("<p class='x'>text</p>", "text", "<p class='x'>text</p>")
+    cleans("\U0001f600 ok", "\U0001f600 ok", "\U0001f600 ok")
+    cleans("", "", "")
 
 
-@pytest.mark.parametrize(("text", "ours", "legacy"), CLEANED)
-def test_cleaning(text, ours, legacy):
-    assert clean(text) == ours
-    assert clean(ours) == ours
-    assert legacy_clean(text) == legacy
+def test_prices():
+    def costs(value, ours, legacy):
+        assert price_of(value, legacy=False) == ours
+        assert price_of(value, legacy=True) == legacy
 
-
-PRICES = [
-    (19.99, 19.99, 19.99),
-    (20, 20.0, None),
-    ("$1,299.00", 1299.0, None),
-    (" 5 ", 5.0, 5.0),
-    ("from 5", None, None),
-    (-1.0, None, None),
-    (True, None, None),
-    (math.inf, None, None),
-    (None, None, None),
-]
-
-
-@pytest.mark.parametrize(("value", "ours", "legacy"), PRICES)
-def test_prices(value, ours, legacy):
-    assert price_of(value, legacy=False) == ours
-    assert price_of(value, legacy=True) == legacy
+    costs(19.99, 19.99, 19.99)
+    costs(20, 20.0, None)
+    costs("$1,299.00", 1299.0, None)
+    costs(" 5 ", 5.0, 5.0)
+    costs("from 5", None, None)
+    costs(-1.0, None, None)
+    costs(True, None, None)
+    costs(math.inf, None, None)
+    costs(None, None, None)
 
 
 def test_lines_are_accepted_as_json_accepts_them():

@@ -70,77 +70,64 @@ def test_ratings_users_and_intents_are_read(tmp_path):
     assert read.users["C_1"] == (("A", None, ("cheap", "")), ("B", "likes light things", ("light",)))
 
 
-BROKEN_LINES = {
-    '{"C_1": "U: a"}\n{"C_1": "U: b"}\n': "line 2: conversation 'C_1' stands twice",
-    '{"C_1": "U: a", "C_1": "U: b"}\n': "key 'C_1' stands twice",
-    '{"C_1": "U: a", "C_2": "U: b"}\n': "as its only key",
-    '{"C_1": \n': "line 1: not JSON",
-    '{"C_1": "tent"}\n': "does not start with",
-    '{"C_one": "U: a"}\n': "does not end in",
-}
+def test_broken_conversations_are_named(tmp_path):
+    twice = '{"C_1": "U: a"}\n{"C_1": "U: b"}\n'
+    refused("line 2: conversation 'C_1' stands twice", load, tmp_path, conversations=twice)
+    same_key = '{"C_1": "U: a", "C_1": "U: b"}\n'
+    refused("key 'C_1' stands twice", load, tmp_path, conversations=same_key)
+    two_keys = '{"C_1": "U: a", "C_2": "U: b"}\n'
+    refused("as its only key", load, tmp_path, conversations=two_keys)
+    refused("line 1: not JSON", load, tmp_path, conversations='{"C_1": \n')
+    refused("does not start with", load, tmp_path, conversations={"C_1": "tent"})
+    refused("does not end in", load, tmp_path, conversations={"C_one": "U: a"})
 
 
-@pytest.mark.parametrize(("lines", "message"), BROKEN_LINES.items())
-def test_broken_conversations_are_named(tmp_path, lines, message):
-    refused(message, load, tmp_path, conversations=lines)
+def test_broken_ratings_are_named(tmp_path):
+    def rated(message, *ratings, name="C_1"):
+        refused(message, load, tmp_path, quality={name: list(ratings)})
+
+    rated("'C_9' is not in conversations", SCORES, name="C_9")
+    rated("line 1, 0, fluency: .* equal to 5, found 6", SCORES | {"fluency": 6})
+    rated("line 1, 0, fluency: .*integer, found 4.0", SCORES | {"fluency": 4.0})
+    rated("line 1, 0, informativeness: Field required", {"fluency": 4})
 
 
-BROKEN_RATINGS = [
-    ({"C_9": [SCORES]}, "'C_9' is not in conversations"),
-    ({"C_1": [SCORES | {"fluency": 6}]}, "line 1, 0, fluency: .* equal to 5, found 6"),
-    ({"C_1": [SCORES | {"fluency": 4.0}]}, "line 1, 0, fluency: .*integer, found 4.0"),
-    ({"C_1": [{"fluency": 4}]}, "line 1, 0, informativeness: Field required"),
-]
+def test_broken_intents_are_named(tmp_path):
+    def curated(message, value, utterance=0):
+        turn = {"utterance": utterance, "intents": [value]}
+        refused(message, load, tmp_path, intents={"C_1": [turn]})
+
+    curated("utterance 2; expected ascending user turns below 2", intent("C_1_2_0", "q"), utterance=2)
+    curated("should be 'C_1_0_0'", intent("C_1_0_1", "q"))
+    curated("query_variants: .* at least 1 item", intent("C_1_0_0"))
+    curated("type: .* or 'product_details', found 'chat'", intent("C_1_0_0", "q", kind="chat"))
+    curated("query_variants, 1: .*string, found 7", intent("C_1_0_0", "q", 7))
+    curated("product: .*string, found 7", intent("C_1_0_0", "q") | {"product": 7})
+    curated("line 1, 0, intents, 0: .*dictionary, found 'search'", "search")
 
 
-@pytest.mark.parametrize(("ratings", "message"), BROKEN_RATINGS)
-def test_broken_ratings_are_named(tmp_path, ratings, message):
-    refused(message, load, tmp_path, quality=ratings)
+def test_broken_annotations_are_named(tmp_path):
+    def viewed(message, need):
+        refused(message, load, tmp_path, intent_annotations=annotated([need]))
+
+    viewed("line 1, 0, intent_annotations, 0, 0, query: Field required", {"type": "search"})
+    viewed("0, 0, type: Field required", {"query": "q"})
+    viewed("intent_annotations, 0, 0: .*dictionary.*, found 'search'", "search")
 
 
-BROKEN_INTENTS = [
-    ([{"utterance": 2, "intents": []}], "utterance 2; expected ascending user turns below 2"),
-    (turn_of(intent("C_1_0_1", "q")), "should be 'C_1_0_0'"),
-    (turn_of(intent("C_1_0_0")), "query_variants: .* at least 1 item"),
-    (turn_of(intent("C_1_0_0", "q", kind="chat")), "type: .* or 'product_details', found 'chat'"),
-    (turn_of(intent("C_1_0_0", "q", 7)), "query_variants, 1: .*string, found 7"),
-    (turn_of(intent("C_1_0_0", "q") | {"product": 7}), "product: .*string, found 7"),
-    (turn_of("search"), "line 1, 0, intents, 0: .*dictionary, found 'search'"),
-]
+def test_broken_keywords_are_named(tmp_path):
+    def preferring(message, words):
+        refused(message, load, tmp_path, keywords={"C_1": {"A": words}})
+
+    preferring("line 1, A: .*list, found 'cheap'", "cheap")
+    preferring("line 1, A, 1: .*string, found None", ["cheap", None])
 
 
-@pytest.mark.parametrize(("turns", "message"), BROKEN_INTENTS)
-def test_broken_intents_are_named(tmp_path, turns, message):
-    refused(message, load, tmp_path, intents={"C_1": turns})
-
-
-BROKEN_VIEWS = [
-    ({"type": "search"}, "line 1, 0, intent_annotations, 0, 0, query: Field required"),
-    ({"query": "q"}, "0, 0, type: Field required"),
-    ("search", "intent_annotations, 0, 0: .*dictionary.*, found 'search'"),
-]
-
-
-@pytest.mark.parametrize(("need", "message"), BROKEN_VIEWS)
-def test_broken_annotations_are_named(tmp_path, need, message):
-    refused(message, load, tmp_path, intent_annotations=annotated([need]))
-
-
-@pytest.mark.parametrize(("words", "message"), [("cheap", "line 1, A: .*list, found 'cheap'"), (["cheap", None], "line 1, A, 1: .*string, found None")])  # fmt: skip
-def test_broken_keywords_are_named(tmp_path, words, message):
-    refused(message, load, tmp_path, keywords={"C_1": {"A": words}})
-
-
-BROKEN_JUDGMENTS = {
-    "C_1_0_0\t0\td\t3\n": "grade 3 of 'd' under 'C_1_0_0'; they go from 0 to 2",
-    "C_1_0_0\t0\td\t-1\n": "grade -1 of 'd'",
-    "C_1\t0\td\t1\n": "topic 'C_1' has not the form",
-}
-
-
-@pytest.mark.parametrize(("line", "message"), BROKEN_JUDGMENTS.items())
-def test_broken_judgments_are_named(tmp_path, line, message):
-    refused(message, load, tmp_path, qrels=line)
+def test_broken_judgments_are_named(tmp_path):
+    graded = "grade 3 of 'd' under 'C_1_0_0'; they go from 0 to 2"
+    refused(graded, load, tmp_path, qrels="C_1_0_0\t0\td\t3\n")
+    refused("grade -1 of 'd'", load, tmp_path, qrels="C_1_0_0\t0\td\t-1\n")
+    refused("topic 'C_1' has not the form", load, tmp_path, qrels="C_1\t0\td\t1\n")
 
 
 @pytest.mark.parametrize("name", ["conversations.jsonl", "qrels.qrels"])
@@ -258,7 +245,8 @@ def test_quirks_of_annotations(tmp_path):
 def test_quirks_of_intents_and_judgments(tmp_path):
     asked = intent("C_1_0_0", "a", "bcd", "a", "efg") | {"product": "B1"}
     judged = "C_1_0_0\t0\tm#1\t1\nC_1_0_0#0\t0\tb01\t1\nC_1_0_0#9\t0\tB02\t2\n"
-    found = quirks(tmp_path, intents={"C_1": turn_of(asked)}, keywords={"C_1": {"A": ["x"]}}, profiles={"C_1": {"A": "p"}}, qrels=judged)  # fmt: skip
+    known = {"keywords": {"C_1": {"A": ["x"]}}, "profiles": {"C_1": {"A": "p"}}}
+    found = quirks(tmp_path, intents={"C_1": turn_of(asked)}, qrels=judged, **known)
     no_grades = ["no document of grade 0", "no document of grade 2"]
     assert found["C_1_0_0"] == [
         "field 'product', which is not documented",
@@ -305,25 +293,22 @@ def test_every_turn_has_a_curated_label(tmp_path):
     assert curated_labels(load(tmp_path, intents={"C_1": second}))["search"].tolist() == [0, 1]
 
 
-ENGLISH = {
-    "This is the best lamp that I have ever had, and it was cheap.": "en",
-    "Café lamp 40W (brass)": "unknown",
-    "La Crema candle": "unknown",  # one foreign word is a name, not a language
-    "": "unknown",
-}
-FOREIGN = {
-    "Es la mejor lámpara que he tenido, muy buena para el salón": "es",
-    "C'est une très bonne lampe pour le salon, mais elle est chère": "fr",
-    "Das ist eine sehr gute Lampe und sie war nicht teuer": "de",
-    "素敵なランプ": "other script",
-    "Отличная лампа for the home": "other script",
-}
+def test_english_texts():
+    plain = "This is the best lamp that I have ever had, and it was cheap."
+    assert language(plain) == "en"
+    for text in ("Café lamp 40W (brass)", "La Crema candle", ""):  # a foreign word is a name, no language
+        assert language(text) == "unknown"
+        assert is_english(text)
 
 
-@pytest.mark.parametrize(("text", "expected"), (ENGLISH | FOREIGN).items())
-def test_language(text, expected):
-    assert language(text) == expected
-    assert is_english(text) is (text in ENGLISH)
+def test_other_languages():
+    assert language("Es la mejor lámpara que he tenido, muy buena para el salón") == "es"
+    assert language("C'est une très bonne lampe pour le salon, mais elle est chère") == "fr"
+    assert language("Das ist eine sehr gute Lampe und sie war nicht teuer") == "de"
+    assert language("素敵なランプ") == "other script"
+    assert language("Отличная лампа for the home") == "other script"
+    assert not is_english("Отличная лампа for the home")
+    assert not is_english("Das ist eine sehr gute Lampe und sie war nicht teuer")
 
 
 def test_typographic_signs_are_no_other_script():

@@ -33,39 +33,36 @@ def test_a_good_draft_is_kept_as_it_is():
     assert drafts.judge(GOOD, TITLE, 4, 8).problems == ("3 user turns, expected 4 to 8",)
 
 
-REPAIRS = {
-    "Here is the conversation:\n" + GOOD: ("dropped words before the first speaker",),
-    GOOD.replace("\nS: What", " S: What"): (),
-    GOOD.replace("U: Low weight.", "**U:** Low weight."): (),
-    GOOD.replace("What matters to", "What matters\nto"): ("joined a line without speaker",),
-    GOOD.replace("What matters to", "What matters\nS: to"): ("joined lines of one speaker",),
-}
+def test_repairs():
+    def repaired(text, *repairs):
+        draft = drafts.judge(text, TITLE, 3, 4)
+        assert draft.text() == GOOD
+        assert draft.repairs == repairs
+
+    repaired("Here is the conversation:\n" + GOOD, "dropped words before the first speaker")
+    repaired(GOOD.replace("\nS: What", " S: What"))
+    repaired(GOOD.replace("U: Low weight.", "**U:** Low weight."))
+    repaired(GOOD.replace("What matters to", "What matters\nto"), "joined a line without speaker")
+    repaired(GOOD.replace("What matters to", "What matters\nS: to"), "joined lines of one speaker")
 
 
-@pytest.mark.parametrize(("text", "repairs"), REPAIRS.items())
-def test_repairs(text, repairs):
-    draft = drafts.judge(text, TITLE, 3, 4)
-    assert draft.text() == GOOD
-    assert draft.repairs == repairs
+def test_problems():
+    def broken(problem, text):
+        problems = drafts.judge(text, TITLE, 3, 4).problems
+        assert any(found.startswith(problem) for found in problems)
 
-
-PROBLEMS = {
-    "I cannot do that.": "no line starts",
-    "S: Hello\n" + GOOD: "the system speaks first",
-    GOOD.replace("Larkhill Feather", "Otterby"): "the target is never named",
-    GOOD.replace("a tent for two", f"the {TITLE}"): "the user names the target first",
-    GOOD.replace("What matters to you?", f"Take the {TITLE}."): "the target is named in the first half",
-    GOOD.replace("Low weight", "[your wish]"): "a placeholder",
-    GOOD.replace("U: Low weight.", "U: "): "an empty line",
-    GOOD.replace("Low weight.", "I need a tent for two."): "a repeated line",
-    GOOD.replace("Low weight.", "Quiero una que no sea muy cara y que sea para todo"): "not English: es",
-}
-
-
-@pytest.mark.parametrize(("text", "problem"), PROBLEMS.items())
-def test_problems(text, problem):
-    problems = drafts.judge(text, TITLE, 3, 4).problems
-    assert any(text.startswith(problem) for text in problems)
+    broken("no line starts", "I cannot do that.")
+    broken("the system speaks first", "S: Hello\n" + GOOD)
+    broken("the target is never named", GOOD.replace("Larkhill Feather", "Otterby"))
+    broken("the user names the target first", GOOD.replace("a tent for two", f"the {TITLE}"))
+    broken(
+        "the target is named in the first half", GOOD.replace("What matters to you?", f"Take the {TITLE}.")
+    )
+    broken("a placeholder", GOOD.replace("Low weight", "[your wish]"))
+    broken("an empty line", GOOD.replace("U: Low weight.", "U: "))
+    broken("a repeated line", GOOD.replace("Low weight.", "I need a tent for two."))
+    spanish = "Quiero una que no sea muy cara y que sea para todo"
+    broken("not English: es", GOOD.replace("Low weight.", spanish))
 
 
 def product(asin, words):

@@ -33,14 +33,16 @@ def test_who_disagrees_counts_less():
     assert votes.trust(np.array([[agree]])).tolist() == [1.0]
 
 
-@pytest.mark.parametrize(("level", "expected"), [
-    (0.5, [[1, 0, 0], [0, 0, 0], [1, 1, 0]]),
-    (0.15, [[1, 1, 0], [0, 1, 0], [1, 1, 0]]),
-])  # fmt: skip
-def test_the_largest_share_and_what_is_above_a_level_are_agreed(level, expected):
-    shares = np.array([[0.4, 0.3, 0.0, 0.3], [0.1, 0.2, 0.1, 0.6], [0.5, 0.5, 0.0, 0.0]])
-    given = np.array([[0.4, 0.3, 0.0], [0.1, 0.2, 0.1], [1.0, 1.0, 0.0]])
-    assert votes.agreed(shares, given, level).tolist() == expected
+def test_the_largest_share_and_what_is_above_a_level_are_agreed():
+    def agreed(shares, given, level=0.5):
+        return votes.agreed(np.array([shares]), np.array([given]), level)[0].tolist()
+
+    assert agreed([0.4, 0.3, 0.0, 0.3], [0.4, 0.3, 0.0]) == [1, 0, 0]
+    assert agreed([0.4, 0.3, 0.0, 0.3], [0.4, 0.3, 0.0], 0.3) == [1, 0, 0]
+    assert agreed([0.4, 0.3, 0.0, 0.3], [0.4, 0.3, 0.0], 0.15) == [1, 1, 0]
+    assert agreed([0.1, 0.2, 0.1, 0.6], [0.1, 0.2, 0.1]) == [0, 0, 0]
+    assert agreed([0.1, 0.2, 0.1, 0.6], [0.1, 0.2, 0.1], 0.15) == [0, 1, 0]
+    assert agreed([0.5, 0.5, 0.0, 0.0], [1.0, 1.0, 0.0]) == [1, 1, 0]
 
 
 def planted(talks=60, length=6):
