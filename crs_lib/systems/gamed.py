@@ -3,7 +3,7 @@ Some cost something by talking alone, some cling and hide it, some never read wh
 to score is known beforehand (docs/validity.md, section 1).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,9 +13,24 @@ from crs_lib.core import rng
 from crs_lib.core.errors import InputError
 from crs_lib.systems import base, policies, replies, tracker
 from crs_lib.systems.base import SYSTEMS, Draw, Items, SystemReply, Wishes, World, n_met, number, rank, share
-from crs_lib.systems.policies import Oracle, Spoilt, Sticky, UserLog, spoilt
+from crs_lib.systems.policies import Oracle, Spoilt, Sticky, UserLog
 
 _MOST_FILMS, _MOST_LAG = 10, 6
+Rule = Callable[[Spoilt, Draw], Items]
+
+
+def spoilt(name: str) -> Callable[[Rule], Rule]:
+    """Register an oracle by the rule that chooses its films; the rule's docstring is the policy's."""
+
+    def register(rule: Rule) -> Rule:
+        def choose(policy: Spoilt, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
+            return rule(policy, draw)
+
+        facts = {"__doc__": rule.__doc__, "__module__": rule.__module__, "choose": choose}
+        SYSTEMS.register(name)(type(name, (Spoilt,), facts))
+        return rule
+
+    return register
 
 
 class Tricks(NamedTuple):

@@ -1,6 +1,6 @@
 """Control policies: systems without a language model, whose order is known."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -12,6 +12,9 @@ from crs_lib.core.dialogue import asks_for_others
 from crs_lib.systems import base, replies, tracker
 from crs_lib.systems.base import N_ITEMS, SYSTEMS, Draw, Items, SystemReply, Wishes, World, number, rank
 
+Log = Mapping[str, Any]  # of a user turn, as the dialogue's JSON has it
+Belief = tuple[Wishes, Wishes]  # the constraints and the values to avoid that a policy acts on
+
 
 class Recommender:
     """Base of the policies that recommend: subclasses say what they believe the user wants."""
@@ -21,26 +24,31 @@ class Recommender:
     honest = False  # whether it recommends fewer films where no more fit
 
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: int = N_ITEMS) -> None:
-        self.world, self.seed, self.session, self.spec, self.n = world, seed, session, spec, argument
+        self.world = world
+        self.seed = seed
+        self.session = session
+        self.spec = spec
+        self.n = argument
         self.held: dict[str, str] = {}  # the constraints that were read so far, for policies that keep some
         self.seen: list[int] = []
-        self._believed: tuple[Wishes, Wishes] = {}, {}
+        self._believed: Belief = {}, {}
         self._named: list[int] = []  # films recommended since the belief last changed
         self._draws = partial(rng.stream, seed, "movies", session, "system", spec)
 
-    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
+    def reply(self, turn: int, text: str, user_meta: Log) -> SystemReply:
         """Recommend films for what is believed; answer a question about a film first. An ``honest`` policy
         names only what is new and fits; else it names the closest film, repeats what fits, or only answers.
         """
         draw = self._draws(turn)
         constraints, avoid = self.believe(turn, text, user_meta)
-        chosen = self.choose(constraints, avoid, draw)
+        items = self.choose(constraints, avoid, draw)
         answer = replies.answer(self.world.grounder, text, draw)
-        items, kind = chosen, replies.RECOMMEND
+        kind = replies.RECOMMEND
         if self.honest and constraints:
             if (constraints, avoid) != self._believed:
-                self._believed, self._named = (constraints, avoid), []
-            items, kind = self._fitting(chosen, text, draw, answered=bool(answer))
+                self._believed = constraints, avoid
+                self._named = []
+            items, kind = self._fitting(items, text, draw, answered=bool(answer))
             self._named += items
         self.seen += [item for item in items if item not in self.seen]
         if answer and not items:
@@ -52,9 +60,9 @@ class Recommender:
         """The films of an honest reply and its section of words: what is new and fits, else the closest."""
         wanted, avoid = self._believed
         fitting = tuple(item for item in chosen if self._meets(item) == len(wanted))
-        fresh = tuple(item for item in fitting if item not in self._named)
-        if fresh:
-            return fresh, replies.RECOMMEND if len(fresh) == len(chosen) else replies.LAST
+        new = tuple(item for item in fitting if item not in self._named)
+        if new:
+            return new, replies.RECOMMEND if len(new) == len(chosen) else replies.LAST
         if answered:
             return (), replies.RECOMMEND
         if fitting and not self.wants_more(text):
@@ -70,7 +78,7 @@ class Recommender:
         """Whether the user asks for other films, as far as the words tell."""
         return replies.wants_more(self.world.grounder, text)
 
-    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
+    def believe(self, turn: int, text: str, user_meta: Log) -> Belief:
         """The constraints and the values to avoid that the policy acts on."""
         return {}, {}
 
@@ -78,11 +86,12 @@ class Recommender:
         """The films to recommend."""
         return rank(self.world.catalog, constraints, avoid, self.seen, draw, self.n)
 
+    def by_chance(self, draw: Draw, n: int) -> Items:
+        """``n`` films by chance."""
+        return rank(self.world.catalog, {}, {}, (), draw, n)
+
 
 FILMS = {"argument": "a number of films", "default": str(N_ITEMS), "example": "5", "parse": number(1, 50)}
-
-
-Rule = Callable[["Spoilt", Draw], Items]
 
 
 class UserLog(NamedTuple):
@@ -102,26 +111,27 @@ class Oracle(Recommender):
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: int = N_ITEMS) -> None:
         super().__init__(world, seed, session, spec, argument)
         self.state = UserLog({}, {})
-        self.recent: tuple[int, ...] = ()  # films shown since the state last changed
+        self.recent: Items = ()  # films shown since the state last changed
         self.others = False
 
-    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
+    def reply(self, turn: int, text: str, user_meta: Log) -> SystemReply:
         """Take in the user's log, and recommend."""
-        known = self.know(user_meta)
-        if known != self.state:
-            self.state, self.recent = known, ()
+        state = self.know(user_meta)
+        if state != self.state:
+            self.state = state
+            self.recent = ()
         self.others = asks_for_others(user_meta)
-        found = super().reply(turn, text, user_meta)
-        self.recent += found.items
-        return found
+        reply = super().reply(turn, text, user_meta)
+        self.recent += reply.items
+        return reply
 
-    def know(self, user_meta: Mapping[str, Any]) -> UserLog:
+    def know(self, user_meta: Log) -> UserLog:
         """The state that the policy knows of."""
         return UserLog(dict(user_meta["constraints"]), dict(user_meta["avoid"]))
 
-    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
+    def believe(self, turn: int, text: str, user_meta: Log) -> Belief:
         """The user's own constraints and what is to be avoided."""
-        return dict(self.state.constraints), dict(self.state.avoid)
+        return self.state
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
         """The films of the largest gain."""
@@ -143,7 +153,7 @@ class Tracker(Recommender):
 
     honest = True
 
-    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
+    def believe(self, turn: int, text: str, user_meta: Log) -> Belief:
         """The state after this utterance."""
         self.held = tracker.apply(self.held, tracker.read(self.world.grounder, text))
         return dict(self.held), {}
@@ -153,7 +163,7 @@ class Tracker(Recommender):
 class _Amnesiac(Recommender):
     """Reads the last utterance only and forgets it."""
 
-    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
+    def believe(self, turn: int, text: str, user_meta: Log) -> Belief:
         return dict(tracker.read(self.world.grounder, text).wanted), {}
 
 
@@ -161,7 +171,7 @@ class _Amnesiac(Recommender):
 class Sticky(Recommender):
     """Never lets go of the first constraint in a field, whatever is said later."""
 
-    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
+    def believe(self, turn: int, text: str, user_meta: Log) -> Belief:
         self.held = {**tracker.read(self.world.grounder, text).wanted, **self.held}
         return dict(self.held), {}
 
@@ -171,9 +181,10 @@ class _Popular(Recommender):
     """The best connected films, not named before, whatever is asked."""
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
-        catalog, seen = self.world.catalog, frozenset(self.seen)
-        fresh = (item for item in catalog.popular_first if catalog.recommendable[item] and item not in seen)
-        return tuple(islice(fresh, N_ITEMS)) or catalog.popular_first[:N_ITEMS]
+        catalog = self.world.catalog
+        seen = set(self.seen)
+        new = (item for item in catalog.popular_first if catalog.recommendable[item] and item not in seen)
+        return tuple(islice(new, N_ITEMS)) or catalog.popular_first[:N_ITEMS]
 
 
 @SYSTEMS.register("random")
@@ -182,17 +193,19 @@ class Random(Recommender):
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
         items = np.flatnonzero(self.world.catalog.recommendable)
-        return tuple(int(i) for i in draw.choice(items, size=min(N_ITEMS, len(items)), replace=False))
+        chosen: list[int] = draw.choice(items, size=min(N_ITEMS, len(items)), replace=False).tolist()
+        return tuple(chosen)
 
 
 @SYSTEMS.register("slot_echo")
 class _SlotEcho(Tracker):
     """Tracks and repeats the slots, recommends nothing."""
 
-    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
-        draw = self._draws(turn)
+    def reply(self, turn: int, text: str, user_meta: Log) -> SystemReply:
         constraints, _ = self.believe(turn, text, user_meta)
-        return SystemReply(replies.acknowledge(constraints, draw, self.world.catalog.fields), (), constraints)
+        return SystemReply(
+            replies.acknowledge(constraints, self._draws(turn), self.world.catalog.fields), (), constraints
+        )
 
 
 @SYSTEMS.register("echo")
@@ -204,7 +217,7 @@ class _Echo:
     def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
         pass
 
-    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
+    def reply(self, turn: int, text: str, user_meta: Log) -> SystemReply:
         return SystemReply(text)
 
 
@@ -212,7 +225,7 @@ class _Echo:
 class _Silent(_Echo):
     """Says nothing."""
 
-    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
+    def reply(self, turn: int, text: str, user_meta: Log) -> SystemReply:
         return SystemReply("")
 
 
@@ -223,15 +236,13 @@ class _Noisy(Oracle):
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: float) -> None:
         super().__init__(world, seed, session, spec)
         self.share = argument
-        self._noise = partial(rng.stream, seed, "movies", session, "noise")
 
-    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
-        return ({}, {}) if self._noise(turn).random() < self.share else super().believe(turn, text, user_meta)
+    def believe(self, turn: int, text: str, user_meta: Log) -> Belief:
+        noise = rng.stream(self.seed, "movies", self.session, "noise", turn)
+        return ({}, {}) if noise.random() < self.share else self.state
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
-        if constraints:
-            return super().choose(constraints, avoid, draw)
-        return rank(self.world.catalog, {}, {}, (), draw, self.n)
+        return super().choose(constraints, avoid, draw) if constraints else self.by_chance(draw, self.n)
 
 
 @SYSTEMS.register("oracle_lag", argument="a number of replies", example="2", parse=number(1, 20))
@@ -243,18 +254,18 @@ class OracleLag(Oracle):
         self.lag = argument
         self.heard: list[UserLog] = []
 
-    def know(self, user_meta: Mapping[str, Any]) -> UserLog:
+    def know(self, user_meta: Log) -> UserLog:
         """The state of so many replies ago; the first one that holds any constraint is known at once."""
         self.heard.append(super().know(user_meta))
-        opened = next((place for place, log in enumerate(self.heard) if log.constraints), 0)
-        return self.heard[min(len(self.heard) - 1, max(opened, len(self.heard) - 1 - self.lag))]
-
-
-_PADS, _SURE = 2, 10
+        late = max(0, len(self.heard) - 1 - self.lag)
+        for turn, log in enumerate(self.heard):
+            if log.constraints:
+                return self.heard[max(turn, late)]
+        return self.heard[late]
 
 
 class Spoilt(Oracle):
-    """The oracle with a rule of its own for the films; ``states`` are the user's so far, the present last."""
+    """The oracle with films of its own choice; ``states`` are the user's so far, the present last."""
 
     honest = False
     present = False  # whether the last reply was for the present state, for a policy that takes turns
@@ -263,67 +274,68 @@ class Spoilt(Oracle):
         super().__init__(world, seed, session, spec)
         self.states: list[UserLog] = []
 
-    def know(self, user_meta: Mapping[str, Any]) -> UserLog:
+    def know(self, user_meta: Log) -> UserLog:
         """The user's state, which is kept."""
-        known = super().know(user_meta)
-        if self.states[-1:] != [known]:
-            self.states.append(known)
-        return known
+        state = super().know(user_meta)
+        if self.states[-1:] != [state]:
+            self.states.append(state)
+        return state
 
     def now(self, draw: Draw, n: int) -> Items:
         """The ``n`` films of the largest gain for the present state."""
         return self.best(*self.state, draw, n)
 
 
-def spoilt(name: str) -> Callable[[Rule], Rule]:
-    """Register an oracle by the rule that chooses its films; the rule's docstring is the policy's."""
-
-    def register(rule: Rule) -> Rule:
-        def choose(policy: Spoilt, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
-            return rule(policy, draw)
-
-        facts = {"__doc__": rule.__doc__, "__module__": rule.__module__, "choose": choose}
-        SYSTEMS.register(name)(type(name, (Spoilt,), facts))
-        return rule
-
-    return register
-
-
-@spoilt("hedge")
-def _hedge(policy: Spoilt, draw: Draw) -> Items:
+@SYSTEMS.register("hedge")
+class _Hedge(Spoilt):
     """Two films for the present constraints and two for those before the last change."""
-    old = next((known for known in policy.states[-2::-1] if known.constraints), None)
-    if old is None:
-        return policy.now(draw, 4)
-    now = policy.now(draw, 2)
-    return now + tuple(item for item in policy.best(*old, draw, 4) if item not in now)[:2]
+
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
+        earlier = [state for state in self.states[:-1] if state.constraints]
+        if not earlier:
+            return self.now(draw, 4)
+        now = self.now(draw, 2)
+        return now + _others(now, self.best(*earlier[-1], draw, 4), 2)
 
 
-@spoilt("pad")
-def _pad(policy: Spoilt, draw: Draw) -> Items:
+@SYSTEMS.register("pad")
+class _Pad(Spoilt):
     """One film that the oracle would show, and two random ones."""
-    return padded(policy.now(draw, 1), _PADS, policy.world, draw)
+
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
+        return padded(self.now(draw, 1), 2, self.world, draw)
 
 
 def padded(items: Items, n: int, world: World, draw: Draw) -> Items:
     """The items and ``n`` others by chance."""
-    others = rank(world.catalog, {}, {}, (), draw, n + len(items))
-    return items + tuple(item for item in others if item not in items)[:n]
+    return items + _others(items, rank(world.catalog, {}, {}, (), draw, n + len(items)), n)
 
 
-@spoilt("repeat")
-def _repeat(policy: Spoilt, draw: Draw) -> Items:
+def _others(items: Items, films: Sequence[int], n: int) -> Items:
+    """The first ``n`` films that are none of the items."""
+    return tuple([film for film in films if film not in items][:n])
+
+
+@SYSTEMS.register("repeat")
+class _Repeat(Spoilt):
     """The oracle's films of the first reply to a state, again and again until the state changes."""
-    return policy.recent[: policy.n] or policy.now(draw, policy.n)
+
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
+        return self.recent[: self.n] or self.now(draw, self.n)
 
 
-@spoilt("abstain")
-def _abstain(policy: Spoilt, draw: Draw) -> Items:
+_SURE = 10
+
+
+@SYSTEMS.register("abstain")
+class _Abstain(Spoilt):
     """Recommends only when sure: where ten films or more meet everything."""
-    catalog = policy.world.catalog
-    items = catalog.query(policy.state.constraints).items
-    items = np.setdiff1d(items, np.concatenate([*base.with_any(catalog, policy.state.avoid), items[:0]]))
-    return policy.now(draw, policy.n) if len(items) >= _SURE else ()
+
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
+        catalog = self.world.catalog
+        items = set(catalog.query(self.state.constraints).items.tolist())
+        items.difference_update(*base.with_any(catalog, self.state.avoid))
+        return self.now(draw, self.n) if len(items) >= _SURE else ()
 
 
 @SYSTEMS.register("restate")
@@ -333,4 +345,4 @@ class _Restate(Spoilt):
     restates = 1.0
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
-        return rank(self.world.catalog, {}, {}, (), draw, self.n)
+        return self.by_chance(draw, self.n)

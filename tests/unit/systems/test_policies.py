@@ -294,7 +294,7 @@ def test_searches_find_the_words_add_up_turns_let_them_decay_put_new_films_first
     assert not set(first.items) & set(second.items)
 
     def found(weight, *turns):
-        hits = search.index(TEN).by_vector(turns, search._vector_search(f"hashing@{weight}"), 9)
+        hits = search.index(TEN).by_vector(turns, search.vector_search(f"hashing@{weight}"), 9)
         return [hit.id for hit in hits]
 
     assert found(0, "Pia Voss", "Ben Orr") == found(1, "Ben Orr")
