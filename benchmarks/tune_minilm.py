@@ -18,9 +18,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from benchmarks import low_rank
 from crs_lib.realtalk import channels, corpus, index, learning
 from crs_lib.realtalk.config import FOREIGN
-from crs_lib.retrieval import encoders, lowrank
+from crs_lib.retrieval import encoders
 
 SITES = (
     "attention.self.query",
@@ -220,7 +221,7 @@ def main():
         "updates": told,
         "chats": {f"LoCoMo {c.name}": c.sketch for c in chats},
     }
-    lowrank.write(arguments.out, updates, record)
+    low_rank.write(arguments.out, updates, record)
     print(f"{arguments.out}: {', '.join(updates)}")
 
 

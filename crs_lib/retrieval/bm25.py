@@ -8,7 +8,6 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,9 @@ _SLICE = 4_000_000  # postings whose weights are computed at once
 _COMMON = 16  # a term in more than 1/16 of the documents is added as a whole column
 _COLUMN_BYTES = 256 * 2**20  # what such columns may take together; beyond it they are made anew
 _MOST_WORDS = 64  # of a query
-_PARTS = ("starts", "documents", "weights", "terms")  # of a stored index
+
+
+Floats = NDArray[np.float32]
 
 
 class BM25:
@@ -38,13 +39,14 @@ class BM25:
         """``k1`` >= 0 bounds what repetition adds; ``b`` in [0, 1] is the correction for length."""
         if not k1 >= 0 or not 0 <= b <= 1:
             raise InputError(f"k1={k1}, b={b}: expected k1 >= 0 and 0 <= b <= 1")
-        self.k1, self.b = float(k1), float(b)
+        self.k1 = float(k1)
+        self.b = float(b)
         self.vocabulary: dict[str, int] = {}
         self.starts = np.zeros(1, dtype=np.int64)
         self.documents = np.zeros(0, dtype=np.int32)
         self.weights = np.zeros(0, dtype=np.float32)
         self.size = 0
-        self._columns: dict[int, NDArray[np.float32]] = {}
+        self._columns: dict[int, Floats] = {}
 
     def fit(self, token_lists: Iterable[Sequence[str]]) -> "BM25":
         """Index the documents, replacing what was indexed before; returns itself. Any iterable will do: of a
@@ -52,54 +54,84 @@ class BM25:
         """
         from scipy import sparse
 
-        vocabulary, said, ends = dict[str, int](), array("i"), array("q", [0])
+        self._columns = {}
+        vocabulary: dict[str, int] = {}
+        terms = array("i")
+        ends = array("q", [0])
         for tokens in token_lists:
-            said.extend([vocabulary.setdefault(token, len(vocabulary)) for token in tokens])
-            ends.append(len(said))
-        self.vocabulary, self._columns, self.size = vocabulary, {}, len(ends) - 1
-        bounds = np.array(ends, np.int32 if len(said) < 2**31 else np.int64)
-        once = np.ones(len(said), np.int32), np.frombuffer(said, np.int32), bounds
-        found = sparse.csr_array(once, shape=(self.size, len(vocabulary))).tocsc()
-        found.sum_duplicates()  # how often each document says each term, term by term, documents ascending
-        self.starts, self.documents = found.indptr.astype(np.int64), found.indices
-        self.weights = np.empty(len(found.data), dtype=np.float32)
-        length, frequency = np.diff(ends), np.diff(self.starts)
-        mean = float(length.mean()) if length.any() else 1.0
-        idf = np.log1p((self.size - frequency + 0.5) / (frequency + 0.5))
-        term = np.repeat(np.arange(len(idf), dtype=np.int32), frequency)
-        for start in range(0, len(term), _SLICE):  # float64 columns of all postings would not fit
-            part = slice(start, start + _SLICE)
-            times = found.data[part].astype(float)
-            saturation = times + self.k1 * (1 - self.b + self.b * length[self.documents[part]] / mean)
-            self.weights[part] = idf[term[part]] * times / saturation
+            terms.extend([vocabulary.setdefault(token, len(vocabulary)) for token in tokens])
+            ends.append(len(terms))
+        self.vocabulary = vocabulary
+        self.size = len(ends) - 1
+        short = len(terms) < 2**31
+        bounds = np.array(ends, np.int32 if short else np.int64)
+        once = np.ones(len(terms), np.int32)
+        columns = np.frombuffer(terms, np.int32)
+        shape = (self.size, len(vocabulary))
+        times = sparse.csr_array((once, columns, bounds), shape).tocsc()
+        times.sum_duplicates()  # how often each document has each term, term by term, documents ascending
+        self.starts = times.indptr.astype(np.int64)
+        self.documents = times.indices
+        self.weights = self._weigh(times.data, np.diff(ends))
         return self
 
-    def scores(self, tokens: Iterable[str]) -> NDArray[np.float32]:
+    def _weigh(self, times: NDArray[np.int32], lengths: NDArray[np.int64]) -> Floats:
+        """The weight of every posting, of how often the document has the term; slice by slice, as columns of
+        64-bit numbers for all postings would not fit.
+        """
+        frequency = np.diff(self.starts)
+        mean = float(lengths.mean()) if lengths.any() else 1.0
+        idf = np.log1p((self.size - frequency + 0.5) / (frequency + 0.5))
+        term = np.repeat(np.arange(len(idf), dtype=np.int32), frequency)
+        weights = np.empty(len(times), dtype=np.float32)
+        for start in range(0, len(term), _SLICE):
+            part = slice(start, start + _SLICE)
+            tf = times[part].astype(float)
+            length = lengths[self.documents[part]]
+            saturation = tf + self.k1 * (1 - self.b + self.b * length / mean)
+            weights[part] = idf[term[part]] * tf / saturation
+        return weights
+
+    def scores(self, tokens: Iterable[str]) -> Floats:
         """Score of every document for these query tokens, float32; 0 where no token occurs. The order of the
         tokens does not matter, to the last bit.
         """
-        wanted = Counter(self.vocabulary[token] for token in tokens if token in self.vocabulary)
-        rare = [term for term in sorted(wanted) if self._postings(term) * _COMMON <= self.size]
-        scores = self._sum_of_postings(rare, wanted)
-        for term in sorted(wanted.keys() - rare):
-            if (column := self._columns.get(term)) is None:
-                column = self._sum_of_postings([term], {term: 1})
-                if (len(self._columns) + 1) * column.nbytes <= _COLUMN_BYTES:
-                    self._columns[term] = column
-            scores += column if wanted[term] == 1 else wanted[term] * column
+        times = Counter(self.vocabulary[token] for token in tokens if token in self.vocabulary)
+        common = [term for term in sorted(times) if self._is_common(term)]
+        scores = self._sum_of_postings(sorted(times.keys() - common), times)
+        for term in common:
+            column = self._column(term)
+            scores += column if times[term] == 1 else times[term] * column
         return scores
+
+    def _column(self, term: int) -> Floats:
+        """The weights of a common term in all documents."""
+        column = self._columns.get(term)
+        if column is None:
+            column = self._sum_of_postings([term], {term: 1})
+            if (len(self._columns) + 1) * column.nbytes <= _COLUMN_BYTES:
+                self._columns[term] = column
+        return column
 
     def _postings(self, term: int) -> int:
         return int(self.starts[term + 1] - self.starts[term])
 
-    def _sum_of_postings(self, terms: Sequence[int], times: Mapping[int, int]) -> NDArray[np.float32]:
+    def _is_common(self, term: int) -> bool:
+        return self._postings(term) * _COMMON > self.size
+
+    def _sum_of_postings(self, terms: Sequence[int], times: Mapping[int, int]) -> Floats:
         if not terms:
             return np.zeros(self.size, dtype=np.float32)
-        spans = {term: slice(int(self.starts[term]), int(self.starts[term + 1])) for term in terms}
-        parts = [(self.weights[span], times[term]) for term, span in spans.items()]
-        weights = [part if n == 1 else n * part for part, n in parts]
-        documents = np.concatenate([self.documents[span] for span in spans.values()])
-        return np.bincount(documents, np.concatenate(weights), self.size).astype(np.float32)
+        documents = []
+        weights = []
+        for term in terms:
+            postings = slice(self.starts[term], self.starts[term + 1])
+            documents.append(self.documents[postings])
+            part = self.weights[postings]
+            weights.append(part if times[term] == 1 else times[term] * part)
+        where = np.concatenate(documents)
+        sums = np.bincount(where, np.concatenate(weights), self.size)
+        return sums.astype(np.float32)
 
     def search(self, tokens: Iterable[str], k: int = 10) -> Top:
         """The ``k`` best documents (indices, scores), score descending, then index ascending. Only documents
@@ -108,16 +140,18 @@ class BM25:
         return top_k(self.scores(tokens), k)
 
     def rarest(self, tokens: Iterable[str], n: int) -> list[str]:
-        """The ``n`` known tokens that the fewest documents hold; equals in alphabetical order."""
-        known = [token for token in tokens if token in self.vocabulary]
-        return sorted(known, key=lambda token: (self._postings(self.vocabulary[token]), token))[:n]
+        """The ``n`` indexed tokens that the fewest documents hold; equals in alphabetical order."""
+        indexed = [token for token in tokens if token in self.vocabulary]
+        indexed.sort(key=lambda token: (self._postings(self.vocabulary[token]), token))
+        return indexed[:n]
 
     def save(self, folder: Path, name: str) -> None:
         """Write the index of words as arrays of a name, into a folder of :func:`store.new_folder`."""
         terms = np.frombuffer("\n".join(self.vocabulary).encode(), np.uint8)
-        arrays: list[NDArray[Any]] = [self.starts, self.documents, self.weights, terms]
-        for part, array_of in zip(_PARTS, arrays, strict=True):
-            np.save(folder / f"{name}.{part}.npy", array_of)
+        np.save(folder / f"{name}.starts.npy", self.starts)
+        np.save(folder / f"{name}.documents.npy", self.documents)
+        np.save(folder / f"{name}.weights.npy", self.weights)
+        np.save(folder / f"{name}.terms.npy", terms)
 
     @classmethod
     def load(cls, folder: Path, name: str, size: int) -> "BM25":
@@ -126,10 +160,14 @@ class BM25:
         """
         index = cls()
         index.size = size
-        index.starts, index.documents, index.weights, terms = (mapped(folder, f"{name}.{p}") for p in _PARTS)
-        index.vocabulary = {term: i for i, term in enumerate(bytes(terms).decode().splitlines())}
+        index.starts = mapped(folder, f"{name}.starts")
+        index.documents = mapped(folder, f"{name}.documents")
+        index.weights = mapped(folder, f"{name}.weights")
+        terms = bytes(mapped(folder, f"{name}.terms")).decode().splitlines()
+        index.vocabulary = {term: code for code, term in enumerate(terms)}
         whole = len(index.starts) == len(index.vocabulary) + 1
-        if not whole or not int(index.starts[-1]) == len(index.documents) == len(index.weights):
+        postings = int(index.starts[-1])
+        if not whole or not postings == len(index.documents) == len(index.weights):
             raise RunError(f"the index in {folder.name!r} is damaged: its files do not fit; build it again")
         return index
 
@@ -144,12 +182,15 @@ class Lexical:
 
     def __init__(self, texts: Mapping[str, str] | None = None, k1: float = 1.2, b: float = 0.75) -> None:
         self.ids: Ids = list(texts or ())
-        self.index = BM25(k1, b).fit(map(words, texts.values())) if texts else BM25(k1, b)
+        self.index = BM25(k1, b)
+        if texts:
+            self.index.fit(map(words, texts.values()))
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
         """The ``k`` best documents; only those that share a word with the query."""
         tokens = words(query)
-        if len(distinct := set(tokens)) > _MOST_WORDS:
-            kept = set(self.index.rarest(distinct, _MOST_WORDS))
-            tokens = [token for token in tokens if token in kept]
+        distinct = set(tokens)
+        if len(distinct) > _MOST_WORDS:
+            rarest = set(self.index.rarest(distinct, _MOST_WORDS))
+            tokens = [token for token in tokens if token in rarest]
         return named(self.ids, *self.index.search(tokens, k))

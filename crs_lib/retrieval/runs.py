@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
@@ -17,7 +16,6 @@ from crs_lib.core.tables import write_aside
 if TYPE_CHECKING:
     from crs_lib.retrieval.store import Ids
 
-T = TypeVar("T")
 N = TypeVar("N", int, float)
 
 
@@ -36,13 +34,17 @@ Qrels: TypeAlias = dict[str, dict[str, int]]
 def ranked(scores: Mapping[str, float] | Iterable[tuple[str, float]], k: int | None = None) -> list[Hit]:
     """Hits by score descending, equal scores by id ascending; the first ``k`` of them, or all."""
     pairs = scores.items() if isinstance(scores, Mapping) else scores
-    hits = sorted((Hit(name, float(score)) for name, score in pairs), key=lambda hit: (-hit.score, hit.id))
-    return hits if k is None else hits[:k]
+    hits = [Hit(name, float(score)) for name, score in pairs]
+    hits.sort(key=lambda hit: (-hit.score, hit.id))
+    return hits[:k]
 
 
 def named(ids: "Ids", indices: NDArray[np.intp], scores: NDArray[np.float32]) -> list[Hit]:
     """Hits of document numbers: the order is kept."""
-    return [Hit(ids[i], s) for i, s in zip(indices.tolist(), scores.tolist(), strict=True)]
+    hits = []
+    for index, score in zip(indices.tolist(), scores.tolist(), strict=True):
+        hits.append(Hit(ids[index], score))
+    return hits
 
 
 class Top(NamedTuple):
@@ -62,8 +64,9 @@ def top_k(scores: NDArray[np.float32], k: int, *, above: float = 0.0) -> Top:
     if k < len(candidates):
         values = scores[candidates]
         candidates = candidates[values >= np.partition(values, -k)[-k]]
-    kept = candidates[np.lexsort((candidates, -scores[candidates]))[:k]]
-    return Top(kept, scores[kept])
+    order = np.lexsort((candidates, -scores[candidates]))
+    best = candidates[order[:k]]
+    return Top(best, scores[best])
 
 
 def read_run(path: Path) -> Run:
@@ -72,40 +75,46 @@ def read_run(path: Path) -> Run:
     ascending, so the order of the lines does not matter. Raises InputError naming the line for a wrong form,
     a score that is no finite number, or a document that stands twice under a topic.
     """
-    found = _by_topic(path, "topic Q0 document rank score tag", 4, partial(_number, float, "score"))
-    return {topic: ranked(scores) for topic, scores in found.items()}
+    scores = _by_topic(path, "topic Q0 document rank score tag", "score", float)
+    return {topic: ranked(of_topic) for topic, of_topic in scores.items()}
 
 
 def read_qrels(path: Path) -> Qrels:
     """Grades by topic and document. Raises InputError naming the line for a wrong form or a double pair."""
-    return _by_topic(path, "topic 0 document grade", 3, partial(_number, int, "grade"))
+    return _by_topic(path, "topic 0 document grade", "grade", int)
 
 
-def _by_topic(path: Path, form: str, column: int, value: Callable[[str], T]) -> dict[str, dict[str, T]]:
-    """The values of a column by topic (first column) and document (third)."""
+def _by_topic(path: Path, form: str, what: str, kind: Callable[[str], N]) -> dict[str, dict[str, N]]:
+    """The numbers of a column (``what``) by topic (first column) and document (third)."""
     if not path.is_file():
         raise RunError(f"no file {paths.shown(path)}; expected lines of the form '{form}'")
-    found: dict[str, dict[str, T]] = {}
+    columns = form.split()
+    numbers: dict[str, dict[str, N]] = {}
     with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
+        for position, line in enumerate(file, start=1):
             try:
-                parts = line.decode("utf-8").removeprefix("\ufeff").split()
-                if len(parts) not in (0, len(form.split())):
-                    raise InputError(f"{len(parts)} columns; expected '{form}'")
-                if parts and parts[2] in found.setdefault(parts[0], {}):
-                    raise InputError(f"{parts[2]!r} stands twice under {parts[0]!r}; remove one of the lines")
-                if parts:
-                    found[parts[0]][parts[2]] = value(parts[column])
-            except ValueError as error:
-                why = f"not UTF-8 ({error.reason})" if isinstance(error, UnicodeDecodeError) else error
-                raise InputError(f"{path.name}, line {number}: {why}") from None
-    return found
+                cells = line.decode("utf-8").removeprefix("\ufeff").split()
+                if not cells:
+                    continue
+                if len(cells) != len(columns):
+                    raise InputError(f"{len(cells)} columns; expected '{form}'")
+                topic, _, document = cells[:3]
+                of_topic = numbers.setdefault(topic, {})
+                if document in of_topic:
+                    raise InputError(f"{document!r} stands twice under {topic!r}; remove one of the lines")
+                of_topic[document] = _number(kind, what, cells[columns.index(what)])
+            except UnicodeDecodeError as error:
+                raise InputError(f"{path.name}, line {position}: not UTF-8 ({error.reason})") from None
+            except InputError as error:
+                raise InputError(f"{path.name}, line {position}: {error}") from None
+    return numbers
 
 
 def _number(kind: Callable[[str], N], what: str, text: str) -> N:
     """The number in a column; InputError for what is none, or not finite."""
     with suppress(ValueError):
-        if math.isfinite(number := kind(text)):
+        number = kind(text)
+        if math.isfinite(number):
             return number
     raise InputError(f"{what} {text!r} is no finite number of its kind")
 

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from crs_lib.core.store import DamageError, Store, locked
 
 Rows = TypeVar("Rows", bound=np.floating)
 _HEADER = "index.json"
+_MAPPED_FROM = 256  # bytes; an array without rows cannot be mapped
 _SCHEMA = "CREATE TABLE IF NOT EXISTS vectors (text BLOB PRIMARY KEY, width INTEGER, rows BLOB) WITHOUT ROWID"
 _STORED = "SELECT width, rows FROM vectors WHERE text = ?"
 
@@ -27,14 +28,15 @@ def new_folder(folder: Path, kind: str, facts: Mapping[str, Any]) -> Iterator[Pa
     kind that stands there, also of an earlier number, is replaced; anything else is refused with InputError.
     What a killed process left is removed; RunError where another process fills the same one.
     """
-    if folder.exists() and str(_kind(folder)).rstrip("0123456789") != kind.rstrip("0123456789"):
+    if folder.exists() and _without_number(_kind(folder)) != _without_number(kind):
         raise InputError(f"{folder.name!r} exists and is no index of kind {kind!r}; choose another folder")
     aside = folder.with_name(f".{folder.name}.part")
-    new, before = aside / "new", aside / "before"
+    new = aside / "new"
+    before = aside / "before"
     with locked(aside, f"another process writes the index {folder.name!r}; wait for it to end"):
         try:
-            for left in (new, before):
-                shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(new, ignore_errors=True)
+            shutil.rmtree(before, ignore_errors=True)
             new.mkdir()
             yield new
             header = json.dumps({"kind": kind, **facts}, indent=1, sort_keys=True)
@@ -50,11 +52,16 @@ def new_folder(folder: Path, kind: str, facts: Mapping[str, Any]) -> Iterator[Pa
             shutil.rmtree(aside, ignore_errors=True)
 
 
-def _kind(folder: Path) -> object:
+def _without_number(kind: str) -> str:
+    return kind.rstrip("0123456789")
+
+
+def _kind(folder: Path) -> str:
+    """The kind of an index, or an empty text where there is none."""
     try:
-        return safety.read_object(folder / _HEADER).get("kind")
+        return str(safety.read_object(folder / _HEADER).get("kind"))
     except InputError:
-        return None
+        return ""
 
 
 @safety.reader("an index")
@@ -69,11 +76,12 @@ def mapped(folder: Path, name: str) -> NDArray[Any]:
     """An array of an index (``name.npy``), memory-mapped; RunError where it is missing or damaged."""
     path = folder / f"{name}.npy"
     try:
-        mode: Literal["r"] | None = "r" if path.stat().st_size > 256 else None
-        return np.load(path, mmap_mode=mode, allow_pickle=False)  # type: ignore[no-any-return]
+        small = path.stat().st_size <= _MAPPED_FROM
+        array: NDArray[Any] = np.load(path, mmap_mode=None if small else "r", allow_pickle=False)
+        return array
     except (OSError, ValueError, EOFError, RecursionError, MemoryError, SyntaxError) as error:
-        told = f"{path.name} of the index {folder.name!r} cannot be read ({error})"
-        raise RunError(f"{told}; build it again") from error
+        fault = f"{path.name} of the index {folder.name!r} cannot be read ({error})"
+        raise RunError(f"{fault}; build it again") from error
 
 
 class StoredIds:
@@ -83,12 +91,14 @@ class StoredIds:
     def save(folder: Path, ids: Iterable[str]) -> None:
         """Write ids as rows of UTF-8, each as wide as the longest, and their order by name."""
         names = np.array([name.encode() for name in ids] or np.zeros(0, "S1"))
+        order = np.argsort(names, kind="stable").astype(np.int64)
         np.save(folder / "ids.npy", names)
-        np.save(folder / "ids.order.npy", np.argsort(names, kind="stable").astype(np.int64))
+        np.save(folder / "ids.order.npy", order)
 
     def __init__(self, folder: Path, rows: int) -> None:
         """Raises RunError where the files are missing or do not fit together, or are not of ``rows`` ids."""
-        self._names, self._order = (mapped(folder, name) for name in ("ids", "ids.order"))
+        self._names = mapped(folder, "ids")
+        self._order = mapped(folder, "ids.order")
         if not len(self._names) == len(self._order) == rows:
             raise RunError(f"the index in {folder.name!r} is damaged: its ids do not fit; build it again")
 
@@ -106,9 +116,11 @@ class StoredIds:
         wanted = name.encode("utf-8", "replace")
         if len(wanted) > self._names.itemsize:
             return None
-        place = int(np.searchsorted(self._names, np.bytes_(wanted), sorter=self._order))
-        row = int(self._order[place]) if place < len(self) else None
-        return row if row is not None and self._names[row] == wanted else None
+        position = int(np.searchsorted(self._names, np.bytes_(wanted), sorter=self._order))
+        if position == len(self):
+            return None
+        row = int(self._order[position])
+        return row if self._names[row] == wanted else None
 
 
 Ids = Sequence[str] | StoredIds
@@ -121,19 +133,35 @@ def vectors(
     each missing text once and its rows are stored in one transaction: a killed run leaves the cache as it
     was. A damaged cache is put aside (``.damaged``) and begun anew.
     """
-    keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16] for text in texts]
-    wanted = dict(zip(keys, texts, strict=True))
+    keys = [_key(text) for text in texts]
+    text_of = dict(zip(keys, texts, strict=True))
     with Store(path, _SCHEMA, "vector cache") as cache:
         try:
-            found = ((key, *row) for key in wanted for row in cache.do(_STORED, (key,)))
-            known = {key: np.frombuffer(rows, kind).reshape(-1, width) for key, width, rows in found}
+            stored = _stored(cache, text_of, kind)
         except DamageError:
             cache.close()
             path.replace(path.with_suffix(".damaged"))
-            known = {}
-        if missing := [key for key in wanted if key not in known]:
-            made = dict(zip(missing, make([wanted[key] for key in missing]), strict=True))
-            rows = [(key, r.shape[1], np.ascontiguousarray(r, kind).tobytes()) for key, r in made.items()]
-            cache.many("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
-            known |= made
-    return [known[key] for key in keys]
+            stored = {}
+        missing = [key for key in text_of if key not in stored]
+        if missing:
+            new = make([text_of[key] for key in missing])
+            lines = []
+            for key, rows in zip(missing, new, strict=True):
+                stored[key] = rows
+                content = np.ascontiguousarray(rows, kind).tobytes()
+                lines.append((key, rows.shape[1], content))
+            cache.many("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", lines)
+    return [stored[key] for key in keys]
+
+
+def _key(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
+
+
+def _stored(cache: Store, keys: Iterable[bytes], kind: type[Rows]) -> dict[bytes, NDArray[Rows]]:
+    """The rows of those texts that the cache has."""
+    stored = {}
+    for key in keys:
+        for width, rows in cache.do(_STORED, (key,)):
+            stored[key] = np.frombuffer(rows, kind).reshape(-1, width)
+    return stored

@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks import low_rank
 from crs_lib.realtalk import channels, describe, features, index, levels, study
 from crs_lib.realtalk.config import RealTalkConfig
 from crs_lib.retrieval import encoders, lowrank
@@ -52,7 +53,7 @@ def updates(folder, taught, chats):
     names = [f"encoder.layer.0.attention.self.{part}.weight" for part in ("query", "key")]
     nothing = {name: (np.zeros((384, 1), np.float32), np.zeros((1, 384), np.float32)) for name in names}
     told = {name: {"taught by": chats_of} for name, chats_of in taught.items()}
-    lowrank.write(folder / "updates.npz", dict.fromkeys(taught, nothing), {"updates": told, "chats": chats})
+    low_rank.write(folder / "updates.npz", dict.fromkeys(taught, nothing), {"updates": told, "chats": chats})
     return folder / "updates.npz"
 
 
@@ -103,11 +104,11 @@ def test_auto_by_hand_takes_minilm_alone_and_ranks_alike(sample):
 
 def test_vectors_made_and_matched_in_slices_are_the_same(tmp_path, monkeypatch):
     texts = ["a dog barks", "", "two cats", "a dog", "nothing of all that was said", "cats"]
-    whole = encoders.cached("hashing", texts, encoders._Hashing, tmp_path / "whole")
+    whole = encoders.cached("hashing", texts, encoders.Hashing, tmp_path / "whole")
     query = whole.of(0)
     for name, size in (("_KEPT_AT_ONCE", 2), ("_ROWS", 3), ("_WIDE", 0)):
         monkeypatch.setattr(encoders, name, size)
-    sliced = encoders.cached("hashing", texts, encoders._Hashing, tmp_path / "sliced")
+    sliced = encoders.cached("hashing", texts, encoders.Hashing, tmp_path / "sliced")
     assert all(np.array_equal(one, other) for one, other in zip(whole, sliced, strict=True))
     assert sliced.widened() is sliced and sliced.tokens.dtype == np.float16
     matched = encoders.best_matches(query, whole._replace(tokens=whole.tokens.astype(np.float32)))
@@ -130,7 +131,7 @@ def test_vectors_are_cached_by_content_and_a_damaged_cache_is_made_again(tmp_pat
 
     def make():
         made.append(1)
-        return encoders._Hashing()
+        return encoders.Hashing()
 
     first = encoders.cached("hashing", ["a", "b"], make, tmp_path)
     again = encoders.cached("hashing", ["a", "b"], make, tmp_path)
@@ -145,7 +146,7 @@ def test_vectors_are_cached_by_content_and_a_damaged_cache_is_made_again(tmp_pat
 def test_only_texts_not_seen_before_are_encoded_each_once(tmp_path):
     asked = []
 
-    class Spy(encoders._Hashing):
+    class Spy(encoders.Hashing):
         def encode(self, texts):
             asked.append(list(texts))
             return super().encode(texts)
@@ -154,14 +155,14 @@ def test_only_texts_not_seen_before_are_encoded_each_once(tmp_path):
     both = encoders.cached("hashing", ["", "a bird", "a dog"], Spy, tmp_path)
     assert asked == [["a dog", "a cat", ""], ["a bird"]]
     assert both.starts.tolist() == [0, 0, 2, 4] and both.tokens.dtype == np.float16
-    alone = encoders._Hashing().encode(["", "a bird", "a dog"])
+    alone = encoders.Hashing().encode(["", "a bird", "a dog"])
     assert np.allclose(both.sentences, alone.sentences, atol=1e-3)
 
 
 def test_each_way_of_running_minilm_keeps_its_own_vectors(tmp_path, monkeypatch):
     for place, fast in {"minilm-onnx": True, "minilm": False}.items():
         monkeypatch.setattr(encoders, "onnx_available", lambda name, fast=fast: fast)
-        encoders.cached("minilm", ["a"], encoders._Hashing, tmp_path)
+        encoders.cached("minilm", ["a"], encoders.Hashing, tmp_path)
         assert (tmp_path / f"{place}.sqlite").is_file()
     assert len(list(tmp_path.iterdir())) == 2
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks import low_rank
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.retrieval import lowrank, store
 from crs_lib.retrieval.bm25 import BM25, Lexical
@@ -267,7 +268,7 @@ def test_factors_come_back_to_a_254th_of_their_largest_and_bytes_are_equal(tmp_p
     updates = {"one": lowrank_made(0), "two": lowrank_made(1)}
     record = {"updates": {"one": {"taught by": ["x"]}, "two": {"taught by": []}}, "licence": "none"}
     for name in ("first.npz", "again.npz"):
-        lowrank.write(tmp_path / name, updates, record)
+        low_rank.write(tmp_path / name, updates, record)
     assert (tmp_path / "first.npz").read_bytes() == (tmp_path / "again.npz").read_bytes()
     found = lowrank.read(tmp_path / "first.npz")
     assert found.names == ["one", "two"] and found.record["licence"] == "none" and found.record["rank"] == 2
@@ -289,7 +290,7 @@ def test_no_file_is_none_and_a_damaged_one_is_named(tmp_path):
 
 def test_numbers_that_are_not_those_of_the_record_are_refused(tmp_path):
     place = tmp_path / "one.npz"
-    lowrank.write(place, {"one": lowrank_made(0)}, {"updates": {"one": {}}})
+    low_rank.write(place, {"one": lowrank_made(0)}, {"updates": {"one": {}}})
     with np.load(place) as stored:
         arrays = dict(stored)
     np.savez_compressed(tmp_path / "zeros.npz", **{**arrays, "one codes": arrays["one codes"] * 0})
