@@ -252,10 +252,9 @@ class SimulateConfig(Settings):
         """The arms of whole sessions, each a run of its own."""
         return tuple(arm for arm in self.arms if arm not in scenarios.WINDOWS)
 
-    def windows(self, arm: str) -> tuple[str, ...]:
-        """The arms of short conversations at the shifts of a session; without shifts, fresh users."""
-        arms = {scenarios.SHIFT: scenarios.WINDOWS, scenarios.NO_SHIFT: (scenarios.FRESH,)}
-        return tuple(window for window in arms.get(arm, ()) if window in self.arms)
+    def windows(self, arm: str) -> list[str]:
+        """The arms of short conversations at the shifts of a session; none without shifts."""
+        return [window for window in scenarios.WINDOWS if window in self.arms and arm == scenarios.SHIFT]
 
     def turns(self, arm: str) -> int:
         """The largest number of user turns that a system meets in an arm."""
@@ -263,6 +262,8 @@ class SimulateConfig(Settings):
             return self.n_sessions * self.n_turns
         pace = Pace.of(self.shift_first, self.shift_gap, self.pace)
         turns = 0
+        if scenarios.SHIFT not in self.arms:
+            return turns
         for session in range(self.n_sessions):
             for shift in scenarios.shift_turns(self.seed, session, self.n_turns, pace):
                 turns += scenarios.FRESH_TURNS
@@ -270,7 +271,7 @@ class SimulateConfig(Settings):
                     turns += shift - 1
         if arm == scenarios.STRAIGHT and self.scope != STATED:
             turns *= 2  # at most two interpretations
-        return turns * sum(arm in self.windows(other) for other in self.lasting)
+        return turns
 
     def run_of(self, arm: str) -> str:
         """The name of the run that holds an arm of whole sessions: the run's own, else ``<run>-<arm>``."""
@@ -286,7 +287,7 @@ class SimulateConfig(Settings):
         parameters["arm"] = arm
         parameters["insist"] = self.insist and arm != scenarios.CALM
         if self.windows(arm):
-            parameters["windows"] = list(self.windows(arm))
+            parameters["windows"] = self.windows(arm)
         if self.programs():
             parameters["want"] = self.llm_settings.most
         if self.roles():

@@ -35,14 +35,13 @@ from crs_lib.simulate.scenarios import (
     REFINEMENT,
     SHIFT,
     USUAL,
-    FreeTurns,
     Pace,
     PlanStep,
     Rates,
     Scenario,
     Streams,
+    TurnMaker,
     shift_turns,
-    stated,
     stratum,
 )
 from crs_lib.simulate.shifts import SHIFTS, PlannedShift, StateShape, UserState, further, propose, stand_ins
@@ -96,12 +95,16 @@ class Schedule(NamedTuple):
         as often as people's.
         """
         options = [kind for kind in self.types if SHIFTS.create(kind).allows(shape)] or list(self.types)
-        if self.pace.natural:
-            weights = np.array([_PEOPLE.get(kind, 0) for kind in options])
-            if weights.any():
-                return str(draw.choice(options, p=weights / weights.sum()))
+        if self.pace.natural and not _PEOPLE.keys().isdisjoint(options):
+            return _as_often(options, _PEOPLE, 0, draw)
         shuffled: list[str] = [options[index] for index in draw.permutation(len(options))]
         return min(shuffled, key=lambda kind: counts[kind])
+
+
+def _as_often(names: Sequence[str], counts: Mapping[str, int], other: int, draw: Draw) -> str:
+    """A name as often as it was counted; one that was not, ``other`` times."""
+    weights = np.array([counts.get(name, other) for name in names])
+    return names[int(draw.choice(len(names), p=weights / weights.sum()))]
 
 
 @lru_cache(maxsize=256)
@@ -158,25 +161,16 @@ class Behaviour:
         """When and in which types these users shift."""
         return Schedule(self.n_turns, self.types, self.pace, 0 if self.free_order else 1)
 
-    @property
-    def insists(self) -> float:
-        """How often an unserved user insists, in [0, 1]."""
-        if not self.insist or self.arm == CALM:
-            return 0.0
-        return _SELDOM if self.natural else _INSISTS
-
-    @property
-    def open_share(self) -> float:
-        """The share of the shifts, of those that can, that leave their scope open."""
-        if self.scope == voices.OPEN:
-            return 1.0
-        return _OPEN_SHARE if self.pace.natural else 0.5
-
     def scenario(self, streams: Streams) -> Scenario:
         """The scenario of a session, still without steps."""
-        plain = self.natural and self.rates == Rates()
-        rates = _PLAIN_RATES if plain else self.rates
-        return Scenario(streams, self.arm, "", (), self.voice, self.insists, rates, self.natural)
+        natural = self.natural
+        rates = self.rates
+        if natural and rates == Rates():
+            rates = _PLAIN_RATES
+        insists = _SELDOM if natural else _INSISTS
+        if not self.insist or self.arm == CALM:
+            insists = 0.0
+        return Scenario(streams, self.arm, "", (), self.voice, insists, rates, natural)
 
 
 def plan(catalog: Catalog, seed: int, session: int, n_turns: int, **behaviour: Any) -> Scenario:
@@ -192,29 +186,28 @@ def refined(catalog: Catalog, state: UserState, draw: Draw) -> UserState | None:
     return new and replace(state, constraints={**state.constraints, **new.added}, focus=new.field)
 
 
-class Planner:
+class Planner(TurnMaker):
     """Plans one session, step by step."""
 
     def __init__(self, catalog: Catalog, streams: Streams, behaviour: Behaviour) -> None:
         for kind in behaviour.types:
             SHIFTS.get(kind)
-        self.catalog = catalog
-        self.streams = streams
+        super().__init__(catalog, behaviour.scenario(streams))
         self.behaviour = behaviour
-        self.scenario = behaviour.scenario(streams)
-        self.free = FreeTurns(catalog, self.scenario)
         schedule = behaviour.schedule
-        turns = schedule.turns(streams) if behaviour.arm != NO_SHIFT and schedule.types else []
-        self.types = schedule.shift_types(streams) if turns else []  # still to come
-        self.due = dict(zip(turns, self.types, strict=True))
         self.n_refinements = schedule.refinements(streams)
         self.follows_shift = False
+        self.types: list[str] = []  # of shifts that are still to come
+        self.due: dict[int, str] = {}
+        if behaviour.arm != NO_SHIFT and schedule.types:
+            self.types = schedule.shift_types(streams)
+            self.due = dict(zip(schedule.turns(streams), self.types, strict=True))
 
     def plan(self) -> Scenario:
         """The scenario."""
         behaviour = self.behaviour
         goal = self._goal()
-        steps = [PlanStep.of(self.catalog, 1, OPENING, goal)]
+        steps = [self.step(1, OPENING, goal)]
         if behaviour.free_order and not behaviour.natural:
             steps = self._in_any_order(goal)
         opening = len(steps)
@@ -222,14 +215,15 @@ class Planner:
             steps.append(self._next_step(turn, steps[-1].state))
         if behaviour.free_order:
             first_shift = behaviour.pace.opening_ends(self.streams)
-            steps = self.free.with_first_words(self.free.with_small_talk(steps), opening, first_shift)
+            steps = self.with_first_words(self.with_small_talk(steps), opening, first_shift)
         steps = steps[: behaviour.n_turns]
         if behaviour.free_order and behaviour.scope != voices.STATED:
             steps = self._with_open_scopes(steps)
         logged = steps[:1]
         for before, step in pairwise(steps):
-            event = self._event(before.state, step, step.shift) if step.shift else None
-            logged.append(replace(step, event=event))
+            if step.shift:
+                step = replace(step, event=self._event(before.state, step, step.shift))
+            logged.append(step)
         return replace(self.scenario, true_genre=goal.constraints[GOAL_FIELD], steps=tuple(logged))
 
     def _goal(self) -> UserState:
@@ -241,8 +235,7 @@ class Planner:
         draw = self.streams.at("goal")
         genre = genres[int(draw.integers(len(genres)))]
         if self.behaviour.natural:
-            counts = np.array([_GENRES.get(name, _OTHER_GENRE) for name in genres])
-            genre = genres[int(draw.choice(len(genres), p=counts / counts.sum()))]
+            genre = _as_often(genres, _GENRES, _OTHER_GENRE, draw)
         items = self.catalog.query({GOAL_FIELD: genre}).items
         film = int(items[int(draw.integers(len(items)))])
         return UserState({GOAL_FIELD: genre}, GOAL_FIELD, film)
@@ -256,7 +249,7 @@ class Planner:
         names = list(full.constraints)
         order = draw.permutation(len(names))[: self.n_refinements + 1]
         wanted = {names[index]: full.constraints[names[index]] for index in order}
-        return stated(self.catalog, full, wanted, {})
+        return self.stated(full, wanted, {})
 
     def _next_step(self, turn: int, state: UserState) -> PlanStep:
         due = self.due.get(turn, "")
@@ -269,10 +262,10 @@ class Planner:
         if not self.behaviour.free_order and turn <= self.n_refinements + 1:
             finer = refined(self.catalog, state, draw)
             if finer is not None:
-                return PlanStep.of(self.catalog, turn, REFINEMENT, finer)
-        act = FOLLOW_UP if self.follows_shift else self.free.act(draw)
+                return self.step(turn, REFINEMENT, finer)
+        act = FOLLOW_UP if self.follows_shift else self.free_act(draw)
         self.follows_shift = False
-        return replace(PlanStep.of(self.catalog, turn, act, state), planned=due)
+        return replace(self.step(turn, act, state), planned=due)
 
     def _next_shift(self, turn: int, state: UserState) -> PlannedShift | None:
         """A shift of the next type that can happen now; one that cannot comes later."""
@@ -296,7 +289,7 @@ class Planner:
         if explicitness != voices.EXPLICIT:
             draw = self.streams.at("situation", turn)
             situation = voices.implied(shift, explicitness, self.behaviour.voice, draw)
-        step = PlanStep.of(self.catalog, turn, f"shift_{shift.section}", shift.state)
+        step = self.step(turn, f"shift_{shift.section}", shift.state)
         return replace(step, planned=due, shift=shift, situation=situation)
 
     def _with_open_scopes(self, planned: Sequence[PlanStep]) -> list[PlanStep]:
@@ -305,6 +298,9 @@ class Planner:
         says what holds. A shift can be open where two turns can pass before it is cleared up, and as
         :meth:`_interpretations`. States do not change; voice A and situations have no such words.
         """
+        share = _OPEN_SHARE if self.behaviour.natural else 0.5
+        if self.behaviour.scope == voices.OPEN:
+            share = 1.0
         steps = list(planned)
         for index, step in enumerate(planned):
             if step.shift is None:
@@ -314,7 +310,7 @@ class Planner:
             if step.shift.section in _CAN_BE_OPEN and not step.situation and end - index > 1:
                 interpretations = self._interpretations(planned[index - 1].state, step, step.shift)
             chance = self.streams.at("scope", step.turn).random()
-            if interpretations and chance < self.behaviour.open_share:
+            if interpretations and chance < share:
                 for place_in_window in range(index, end):
                     steps[place_in_window] = _left_open(steps[place_in_window], interpretations)
                 if end < len(steps):
@@ -355,11 +351,16 @@ class Planner:
         after = shift.state
         log: dict[str, Any] = {"turn": step.turn, "from_focus": before.focus, "to_focus": after.focus}
         log["bridge_field"], log["bridge_value"] = shift.bridge or (None, None)
-        log |= {"from_anchor": films[before.anchor].title, "to_anchor": films[after.anchor].title}
-        log |= {"type": step.kind, "planned_type": step.planned}
-        log |= {"added": dict(shift.added), "dropped": dict(shift.dropped)}
-        log |= {"avoid": dict(after.avoid), "wishes": dict(after.constraints)}
-        log |= {"n_answers": step.n_answers, "stratum": stratum(step.n_answers)}
+        log["from_anchor"] = films[before.anchor].title
+        log["to_anchor"] = films[after.anchor].title
+        log["type"] = step.kind
+        log["planned_type"] = step.planned
+        log["added"] = dict(shift.added)
+        log["dropped"] = dict(shift.dropped)
+        log["avoid"] = dict(after.avoid)
+        log["wishes"] = dict(after.constraints)
+        log["n_answers"] = step.n_answers
+        log["stratum"] = stratum(step.n_answers)
         if self.behaviour.explicitness != voices.EXPLICIT:
             log["explicitness"] = voices.IMPLICIT if step.situation else voices.EXPLICIT
         if step.situation:

@@ -24,7 +24,7 @@ from crs_lib.runs.ledger import Key, Ledger
 from crs_lib.simulate import scenarios, voices
 from crs_lib.simulate.config import FAILED, RAW_CATALOG, STUDY, SimulateConfig, dialogue_file, needs, versions
 from crs_lib.simulate.planner import Planner
-from crs_lib.simulate.scenarios import FRESH, SHIFT, STRAIGHT, Scenario, Streams, Window
+from crs_lib.simulate.scenarios import FRESH, STRAIGHT, Scenario, Streams, Window
 from crs_lib.simulate.user_llm import ModelWording
 from crs_lib.simulate.users import User, check_voiced
 from crs_lib.systems import base as systems
@@ -65,39 +65,44 @@ class Talk(NamedTuple):
 Talks = Mapping[str, Sequence[Talk]]  # by arm
 
 
-def talks_of(catalog: Catalog, plan: Scenario, shifting: Scenario, arms: Sequence[str]) -> Talks:
+def talks_of(catalog: Catalog, plan: Scenario, arms: Sequence[str]) -> Talks:
     """The conversations of a scenario by arm: the session, and in ``arms`` those of its windows."""
     talks = {plan.arm: [Talk.whole(plan)]}
-    shared = scenarios.windows(shifting, plan)
     for arm in arms:
         talks[arm] = []
-        for window in shared:
-            talks[arm] += _window_talks(catalog, plan, arm, window)
+        for window in scenarios.windows(plan):
+            window_talks = _fresh_talks if arm == FRESH else _straight_talks
+            talks[arm] += window_talks(catalog, plan, window)
     return talks
 
 
-def _window_talks(catalog: Catalog, plan: Scenario, arm: str, window: Window) -> list[Talk]:
-    """The conversation of a straight or a fresh user; of a straight one for each interpretation of open
-    words.
-    """
-    log = {"arm": plan.arm, "session_id": plan.name, "turn": window.turn}
-    readings = plan.steps[window.turn - 1].readings
-    talks = []
-    if arm == FRESH:
-        if not readings:
-            name = f"{plan.name}.{plan.arm}.{window.turn:02d}"
-            fresh = scenarios.fresh(catalog, plan, window.turn)
-            talks.append(Talk(name, fresh, range(window.turn, window.end), log))
-        return talks
+def _fresh_talks(catalog: Catalog, plan: Scenario, window: Window) -> list[Talk]:
+    """The conversation of a fresh user; none where open words are to be interpreted."""
+    if plan.steps[window.turn - 1].readings:
+        return []
+    fresh = scenarios.fresh(catalog, plan, window.turn)
+    name = f"{plan.name}.{plan.arm}.{window.turn:02d}"
+    return [Talk(name, fresh, range(window.turn, window.end), _window_log(plan, window))]
+
+
+def _straight_talks(catalog: Catalog, plan: Scenario, window: Window) -> list[Talk]:
+    """The conversation of a straight user; of one for each interpretation of open words."""
     name = f"{plan.name}.{STRAIGHT}.{window.turn:02d}"
+    log = _window_log(plan, window)
     turns = range(1, window.end)
+    readings = plan.steps[window.turn - 1].readings
     if not readings:
-        talks.append(Talk(name, scenarios.straight(catalog, plan, window.turn), turns, log))
+        return [Talk(name, scenarios.straight(catalog, plan, window.turn), turns, log)]
+    talks = []
     for reading, state in readings.items():
         meant = scenarios.read_as(catalog, plan, window, state)
         straight = scenarios.straight(catalog, meant, window.turn)
         talks.append(Talk(f"{name}.{reading}", straight, turns, {**log, "reading": reading}))
     return talks
+
+
+def _window_log(plan: Scenario, window: Window) -> dict[str, Any]:
+    return {"arm": plan.arm, "session_id": plan.name, "turn": window.turn}
 
 
 def session(
@@ -135,7 +140,7 @@ def arms_of(
     number: int,
     config: SimulateConfig,
     arm: str = "",
-    plans: Sequence[Scenario] = (),
+    plan: Scenario | None = None,
 ) -> dict[str, list[Dialogue]]:
     """The dialogues between a system and all users of a scenario, by arm.
 
@@ -149,12 +154,11 @@ def arms_of(
         As for :func:`session`.
     arm
         That of the whole session; by default the first of the batch.
-    plans
-        The scenarios of the arm and of the shifting session, if they were planned already.
+    plan
+        The scenario, if it was planned already.
     """
-    arm = arm or config.arm
-    plan, shifting = plans or (scenario(world, number, config, planned) for planned in (arm, SHIFT))
-    return hold(world, spec, config, talks_of(world.catalog, plan, shifting, config.windows(arm)))
+    plan = plan or scenario(world, number, config, arm)
+    return hold(world, spec, config, talks_of(world.catalog, plan, config.windows(plan.arm)))
 
 
 def hold(world: World, spec: str, config: SimulateConfig, talks: Talks) -> dict[str, list[Dialogue]]:
@@ -294,8 +298,7 @@ class Maker:
     def _plan(self, number: int) -> Talks:
         """The conversations of a session, planned once for all systems."""
         plan = scenario(self.world, number, self.config, self.arm)
-        shifting = plan if self.arm == SHIFT else scenario(self.world, number, self.config, SHIFT)
-        return talks_of(self.world.catalog, plan, shifting, self.config.windows(self.arm))
+        return talks_of(self.world.catalog, plan, self.config.windows(self.arm))
 
     def __call__(self, key: Key) -> str:
         """The session as one line of JSON, and behind it those of its windows, arm by arm."""

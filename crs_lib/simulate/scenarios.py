@@ -20,7 +20,7 @@ from crs_lib.core.dialogue import ShiftEvent
 from crs_lib.core.settings import Field, Settings
 from crs_lib.simulate import voices
 from crs_lib.simulate.shifts import PlannedShift, UserState
-from crs_lib.systems.base import Draw
+from crs_lib.systems.base import Draw, Wishes
 
 SHIFT, NO_SHIFT, STRAIGHT, FRESH, CALM = "shift", "none", "straight", "fresh", "calm"  # arms
 WINDOWS: Final = (STRAIGHT, FRESH)  # arms of short conversations, one for each shift
@@ -34,7 +34,6 @@ EXCLUDE = "exclude"  # names a value to avoid
 CLARIFY = "shift_clarified"  # names all that holds after a shift that left its scope open
 CONTRADICTION = "contradiction"  # contradicts the last reply, in words only
 QUESTIONS = tuple(QUESTION_ACTS)
-_ADDS = "shift_refine"
 _FREE = frozenset({*QUESTIONS, FOLLOW_UP, "hesitate", "aside", CONTRADICTION, *voices.SMALL_TALK})
 
 DENSE, NATURAL = "dense", "natural"
@@ -127,13 +126,8 @@ class PlanStep:
     shift: PlannedShift | None = None
     event: ShiftEvent | None = None
     situation: voices.Situation | None = None
-    excluded: Mapping[str, str] = field(default_factory=dict)
+    excluded: Wishes = field(default_factory=dict)
     readings: Mapping[str, UserState] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, catalog: Catalog, turn: int, act: str, state: UserState) -> "PlanStep":
-        """A turn without a shift."""
-        return cls(turn, act, state, state.answers(catalog))
 
     @property
     def n_answers(self) -> int:
@@ -146,7 +140,7 @@ class PlanStep:
         return self.shift.kind if self.shift else ""
 
     @property
-    def wanted(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    def wanted(self) -> tuple[Wishes, Wishes]:
         """What the user wants at this turn: the constraints and the values to avoid."""
         return self.state.constraints, self.state.avoid
 
@@ -231,42 +225,46 @@ def stratum(n_answers: int) -> str:
     return "0"
 
 
-def stated(
-    catalog: Catalog, goal: UserState, wanted: Mapping[str, str], avoid: Mapping[str, str]
-) -> list[PlanStep]:
-    """The turns that state constraints, then values to avoid, one by one, with a goal's film in mind."""
-    steps: list[PlanStep] = []
-    state = replace(goal, constraints={}, avoid={})
-    for name, value in wanted.items():
-        state = replace(state, constraints={**state.constraints, name: value}, focus=name)
-        act = REFINEMENT if steps else OPENING
-        steps.append(PlanStep.of(catalog, len(steps) + 1, act, state))
-    for name, value in avoid.items():
-        focus = next(iter(wanted), name)
-        state = replace(state, avoid={**state.avoid, name: value}, focus=focus)
-        step = PlanStep.of(catalog, len(steps) + 1, EXCLUDE, state)
-        steps.append(replace(step, excluded={name: value}))
-    return steps
-
-
-class FreeTurns:
-    """The turns that no plan decides: requests for more, questions, hesitation, first words, small talk."""
+class TurnMaker:
+    """Makes the turns of a scenario that state constraints one by one, and those that no plan decides:
+    requests for more, questions, hesitation, first words, small talk.
+    """
 
     def __init__(self, catalog: Catalog, scenario: Scenario) -> None:
         self.catalog = catalog
+        self.scenario = scenario
         self.streams = scenario.streams
-        self.rates = scenario.rates
         self.voice = voices.every()[scenario.voice]
 
-    def act(self, draw: Draw) -> str:
+    def step(self, turn: int, act: str, state: UserState) -> PlanStep:
+        """A turn without a shift."""
+        return PlanStep(turn, act, state, state.answers(self.catalog))
+
+    def stated(self, goal: UserState, wanted: Wishes, avoid: Wishes) -> list[PlanStep]:
+        """The turns that state constraints, then values to avoid, with a goal's film in mind."""
+        steps: list[PlanStep] = []
+        state = replace(goal, constraints={}, avoid={})
+        for name, value in wanted.items():
+            state = replace(state, constraints={**state.constraints, name: value}, focus=name)
+            act = REFINEMENT if steps else OPENING
+            steps.append(self.step(len(steps) + 1, act, state))
+        for name, value in avoid.items():
+            focus = next(iter(wanted), name)
+            state = replace(state, avoid={**state.avoid, name: value}, focus=focus)
+            step = self.step(len(steps) + 1, EXCLUDE, state)
+            steps.append(replace(step, excluded={name: value}))
+        return steps
+
+    def free_act(self, draw: Draw) -> str:
         """The act of a turn without plan: as often as the rates say, else a request for more."""
+        rates = self.scenario.rates
         chance = draw.random()
-        if chance < self.rates.hesitation:
+        if chance < rates.hesitation:
             return "hesitate" if draw.random() < 0.5 else "aside"
-        if chance < self.rates.hesitation + self.rates.contradiction:
+        if chance < rates.hesitation + rates.contradiction:
             return CONTRADICTION
         questions = self.catalog.questions
-        if draw.random() < self.rates.question and questions:
+        if draw.random() < rates.question and questions:
             return questions[int(draw.integers(len(questions)))]
         return FOLLOW_UP
 
@@ -282,18 +280,16 @@ class FreeTurns:
         """The steps with small talk, but for the first one and those after a shift; no state changes."""
         talk = list(steps[:1])
         for before, step in pairwise(steps):
-            talk.append(self.or_small_talk(step) if before.shift is None else step)
+            talk.append(step if before.shift else self.or_small_talk(step))
         return talk
 
     def openly(self, first_act: str, goal: UserState, n: int) -> list[PlanStep]:
         """The first ``n`` turns of a user who states and contradicts nothing: first words, ordinary talk."""
         nothing = replace(goal, constraints={}, avoid={})
-        steps = [PlanStep.of(self.catalog, 1, first_act, nothing)]
+        steps = [self.step(1, first_act, nothing)]
         for turn in range(2, n + 1):
-            act = self.act(self.streams.at("open", turn))
-            if act == CONTRADICTION:
-                act = FOLLOW_UP
-            steps.append(PlanStep.of(self.catalog, turn, act, nothing))
+            act = self.free_act(self.streams.at("open", turn))
+            steps.append(self.step(turn, FOLLOW_UP if act == CONTRADICTION else act, nothing))
         return self.with_small_talk(steps)
 
     def with_first_words(self, steps: list[PlanStep], opening: int, first_shift: int) -> list[PlanStep]:
@@ -327,10 +323,10 @@ class Window(NamedTuple):
         return self.turn + self.length
 
 
-def windows(shifting: Scenario, plan: Scenario) -> list[Window]:
-    """The windows of a session in an arm: the turns from each of ``shifting``'s shifts on without change."""
+def windows(plan: Scenario) -> list[Window]:
+    """The windows of a session: the turns from each of its shifts on without change."""
     shared = []
-    for shift in shifting.shifts:
+    for shift in plan.shifts:
         first, *following = plan.steps[shift.turn - 1 : shift.turn - 1 + FRESH_TURNS]
         length = 1
         for step in following:
@@ -351,8 +347,9 @@ def read_as(catalog: Catalog, plan: Scenario, window: Window, state: UserState) 
 
 def fresh(catalog: Catalog, plan: Scenario, turn: int) -> Scenario:
     """The scenario of a fresh user who states everything that holds at ``turn``, and goes on as planned."""
-    step = PlanStep.of(catalog, turn, OPENING, plan.steps[turn - 1].state)
-    return replace(plan, arm=FRESH, steps=(*plan.steps[: turn - 1], step, *plan.steps[turn:]))
+    steps = list(plan.steps)
+    steps[turn - 1] = TurnMaker(catalog, plan).step(turn, OPENING, steps[turn - 1].state)
+    return replace(plan, arm=FRESH, steps=tuple(steps))
 
 
 def straight(catalog: Catalog, plan: Scenario, turn: int) -> Scenario:
@@ -360,69 +357,62 @@ def straight(catalog: Catalog, plan: Scenario, turn: int) -> Scenario:
     the shift kept is stated one value a turn, what it added at its turn in one utterance; other turns are
     ordinary, and who keeps nothing asks openly until then.
     """
-    return _Straight(catalog, plan, turn).scenario()
+    maker = _StraightTurns(catalog, plan, plan.before(turn).state, plan.steps[turn - 1])
+    steps = [*maker.before(), maker.at_shift(), *plan.steps[turn:]]
+    return replace(plan, arm=STRAIGHT, steps=tuple(steps))
 
 
-class _Straight:
-    """The making of a straight user's scenario for the shift at a turn."""
+class _StraightTurns(TurnMaker):
+    """Makes the turns of a straight user up to a shift; ``old`` is the state that the other user leaves."""
 
-    def __init__(self, catalog: Catalog, plan: Scenario, turn: int) -> None:
-        self.catalog, self.plan, self.turn = catalog, plan, turn
-        self.free = FreeTurns(catalog, plan)
-        before = plan.steps[turn - 2].state
-        self.state = plan.steps[turn - 1].state
-        self.constraints = _common(before.constraints, self.state.constraints)
-        self.avoid = _common(before.avoid, self.state.avoid)
-        self.added = _lacking(self.state.constraints, self.constraints)
-        self.excluded = _lacking(self.state.avoid, self.avoid)
-        only_adds = self.constraints == before.constraints and not self.excluded
-        self.goal = replace(self.state, past=(), anchor=before.anchor if only_adds else self.state.anchor)
+    def __init__(self, catalog: Catalog, plan: Scenario, old: UserState, shifted: PlanStep) -> None:
+        super().__init__(catalog, plan)
+        self.shifted = shifted
+        new = shifted.state
+        self.constraints = _common(old.constraints, new.constraints)
+        self.avoid = _common(old.avoid, new.avoid)
+        self.added = _lacking(new.constraints, self.constraints)
+        self.excluded = _lacking(new.avoid, self.avoid)
+        only_adds = self.constraints == old.constraints and not self.excluded
+        self.goal = replace(new, past=(), anchor=old.anchor if only_adds else new.anchor)
 
-    def scenario(self) -> Scenario:
-        """The scenario."""
-        steps = [*self._before(), self._at_shift(), *self.plan.steps[self.turn :]]
-        return replace(self.plan, arm=STRAIGHT, steps=tuple(steps))
-
-    def _before(self) -> list[PlanStep]:
+    def before(self) -> list[PlanStep]:
         """The turns before the shift."""
-        steps = stated(self.catalog, self.goal, self.constraints, self.avoid)
+        shift = self.shifted.turn
+        steps = self.stated(self.goal, self.constraints, self.avoid)
         opening = len(steps)
         if not opening:
-            return self.free.openly(voices.ANY_FILM, self.goal, self.turn - 1)
-        focus = next(reversed(self.constraints), self.state.focus)
+            return self.openly(voices.ANY_FILM, self.goal, shift - 1)
+        focus = next(reversed(self.constraints), self.goal.focus)
         now = replace(self.goal, constraints=self.constraints, focus=focus, avoid=self.avoid)
-        for turn in range(opening + 1, self.turn):
+        for turn in range(opening + 1, shift):
             steps.append(self._ordinary(turn, now))
-        if not self.constraints:
-            return steps
-        return self.free.with_first_words(steps, opening, self.turn)
+        return self.with_first_words(steps, opening, shift) if self.constraints else steps
 
     def _ordinary(self, turn: int, state: UserState) -> PlanStep:
-        planned = self.plan.steps[turn - 1].act
-        act = planned
-        if planned not in _FREE:
-            act = self.free.act(self.plan.streams.at("straight", turn))
+        planned = self.scenario.steps[turn - 1].act
+        act = planned if planned in _FREE else self.free_act(self.streams.at("straight", turn))
         if act == CONTRADICTION and not self.constraints:
             act = FOLLOW_UP
-        step = PlanStep.of(self.catalog, turn, act, state)
-        return step if planned in _FREE else self.free.or_small_talk(step)
+        step = self.step(turn, act, state)
+        return step if planned in _FREE else self.or_small_talk(step)
 
-    def _at_shift(self) -> PlanStep:
+    def at_shift(self) -> PlanStep:
         """The turn of the shift: what it added in one utterance, or what is to be avoided from now on."""
         act = EXCLUDE if self.excluded else FOLLOW_UP
         if self.added:
-            act = _ADDS if self.constraints else REFINEMENT
-        step = PlanStep.of(self.catalog, self.turn, act, self.state)
+            act = "shift_refine" if self.constraints else REFINEMENT
+        step = self.step(self.shifted.turn, act, self.shifted.state)
         step = replace(step, excluded=self.excluded)
         if not self.added:
             return step
-        shift = PlannedShift(self.state, "refine", self.added, {}, kind="refine")
-        return replace(step, shift=shift, situation=self.plan.steps[self.turn - 1].situation)
+        shift = PlannedShift(step.state, "refine", self.added, {}, kind="refine")
+        return replace(step, shift=shift, situation=self.shifted.situation)
 
 
-def _common(one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in one.items() if other.get(name) == value}
+def _common(values: Wishes, others: Wishes) -> dict[str, str]:
+    return {name: value for name, value in values.items() if others.get(name) == value}
 
 
-def _lacking(values: Mapping[str, str], without: Mapping[str, str]) -> dict[str, str]:
+def _lacking(values: Wishes, without: Wishes) -> dict[str, str]:
     return {name: value for name, value in values.items() if name not in without}

@@ -4,7 +4,7 @@ Source: docs/metrics.md, section 5. To add a type, register one class here and w
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from crs_lib.catalog.catalog import Catalog, Codes
 from crs_lib.core.settings import Registry
-from crs_lib.systems.base import Draw
+from crs_lib.systems.base import Draw, Wishes
 
 T = TypeVar("T")
 
@@ -32,10 +32,10 @@ class StateShape(NamedTuple):
 class UserState:
     """The user's state: constraints (field to value), values to avoid, the film in mind, values given up."""
 
-    constraints: Mapping[str, str]
+    constraints: Wishes
     focus: str
     anchor: int
-    avoid: Mapping[str, str] = field(default_factory=dict)
+    avoid: Wishes = field(default_factory=dict)
     past: tuple[tuple[str, str], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -75,8 +75,8 @@ class PlannedShift:
 
     state: UserState
     section: str
-    added: Mapping[str, str]
-    dropped: Mapping[str, str]
+    added: Wishes
+    dropped: Wishes
     bridge: tuple[str, str] | None = None
     kind: str = ""
 
@@ -162,7 +162,7 @@ def _constraint_fields(catalog: Catalog, draw: Draw, without: Collection[str]) -
     return [names[index] for index in order]
 
 
-def _dropped(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
+def _dropped(old: Wishes, new: Wishes) -> dict[str, str]:
     return {name: value for name, value in old.items() if new.get(name) != value}
 
 

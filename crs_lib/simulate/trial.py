@@ -1,7 +1,7 @@
 """A trial: three turns of a simulated user with one system, to see what the system understands."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from crs_lib.core import prompts
@@ -10,7 +10,7 @@ from crs_lib.simulate.run import scenario
 from crs_lib.simulate.scenarios import OPENING, Scenario
 from crs_lib.simulate.users import User
 from crs_lib.systems import base as systems
-from crs_lib.systems.base import SystemReply, World
+from crs_lib.systems.base import SystemReply, Wishes, World
 
 TRIAL_TURNS = 12  # of the scenario: the first shift comes at turn 4 to 6
 _SEARCHED = 50  # scenarios: half of them add one constraint to the first
@@ -20,7 +20,7 @@ class TrialTurn(NamedTuple):
     """A turn of a trial: utterance, active constraints, reply, and the seconds until the reply was there."""
 
     utterance: str
-    wishes: Mapping[str, str]
+    wishes: Wishes
     reply: SystemReply
     seconds: float
 

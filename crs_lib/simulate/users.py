@@ -8,7 +8,6 @@ has heard of every film that fits asks what comes close. Every planned constrain
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from crs_lib.catalog import phrases
@@ -32,7 +31,7 @@ from crs_lib.simulate.scenarios import (
     stratum,
 )
 from crs_lib.simulate.shifts import SHIFTS
-from crs_lib.systems.base import Draw, n_met
+from crs_lib.systems.base import Draw, Wishes, n_met
 
 SITUATION = "situation"  # stands for the field where an utterance must hold a situation's text
 INSIST, NOTHING_NAMED = "insist", "nothing_named"  # acts of users who miss a film that fits, or any film
@@ -93,37 +92,6 @@ class Utterance(NamedTuple):
     text: str
     act: str
     meta: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class TurnLog:
-    """What the log says of a user turn; ``origin`` says where the words come from if not from templates."""
-
-    step: PlanStep
-    act: str
-    origin: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def asks(self) -> bool:
-        """Whether the words ask for films."""
-        return self.act in _ASKS or self.step.shift is not None
-
-    def to_json(self, catalog: Catalog) -> dict[str, Any]:
-        """The log: the thesis's keys first, then ours."""
-        step = self.step
-        state = step.state
-        log: dict[str, Any] = {"turn": step.turn, "stage": self.act, "focus_field": state.focus}
-        log["focus_value"] = state.constraints.get(state.focus)
-        log["anchor_title"] = catalog.items[state.anchor].title
-        log["constraints"] = dict(state.constraints)
-        log["shift_event"] = step.event is not None
-        log["shift_event_obj"] = step.event.to_json() if step.event else None
-        log |= {"planned_act": step.act, "planned_shift": step.planned or None, "asks": self.asks}
-        log |= {"avoid": dict(state.avoid), "n_answers": step.n_answers, "stratum": stratum(step.n_answers)}
-        if self.act == CLARIFY:
-            log["clarified"] = True
-        log.update(self.origin)
-        return log
 
 
 class HeardFilms:
@@ -229,7 +197,7 @@ class Wording:
             slots["title"] = self._name(films.one_of_last(draw))
         return slots
 
-    def _say(self, section: str, draw: Draw, slots: Mapping[str, str]) -> str:
+    def _say(self, section: str, draw: Draw, slots: Wishes) -> str:
         return prompts.say(self.templates, section, draw, small=self.small, **slots)
 
     def _name(self, film: int) -> str:
@@ -243,7 +211,7 @@ class Wording:
             return text
         return re.sub(r"^[A-Z]|\bI\b", lambda capital: capital[0].lower(), text)
 
-    def _noun_phrase(self, constraints: Mapping[str, str], draw: Draw, noun: str = "noun") -> str:
+    def _noun_phrase(self, constraints: Wishes, draw: Draw, noun: str = "noun") -> str:
         """Constraints in words; at natural pace a lone genre in those that people use."""
         if self.scenario.natural:
             own = f"plain {noun} {'+'.join(constraints.values())}"
@@ -252,7 +220,7 @@ class Wording:
         code, rows = self.catalog.code, self.catalog.fields
         return phrases.noun_phrase(constraints, draw, self.voice, noun, code, rows)
 
-    def _aside(self, constraints: Mapping[str, str], draw: Draw) -> dict[str, str]:
+    def _aside(self, constraints: Wishes, draw: Draw) -> dict[str, str]:
         """A value that is no constraint, mentioned in passing."""
         names = [name for name in ASIDE_FIELDS if self.catalog.values(name)]
         name = names[int(draw.integers(len(names)))]
@@ -295,12 +263,31 @@ class User:
         act, section = self._act(step)
         self.clarified = act == CLARIFY or (self.clarified and step.shift is None)
         text = self._text(step, act, section)
-        log = TurnLog(step, act)
-        self.asked_for_films = log.asks
+        self.asked_for_films = act in _ASKS or step.shift is not None
+        log = self._log(step, act)
         if self.realise is not None:
             text, origin = self.realise(text, must_voice(step, act), turn)
-            log = TurnLog(step, act, origin)
-        return Utterance(text, act, log.to_json(self.catalog))
+            log.update(origin)
+        return Utterance(text, act, log)
+
+    def _log(self, step: PlanStep, act: str) -> dict[str, Any]:
+        """What the log says of a turn: the thesis's keys first, then ours."""
+        state = step.state
+        log: dict[str, Any] = {"turn": step.turn, "stage": act, "focus_field": state.focus}
+        log["focus_value"] = state.constraints.get(state.focus)
+        log["anchor_title"] = self.catalog.items[state.anchor].title
+        log["constraints"] = dict(state.constraints)
+        log["shift_event"] = step.event is not None
+        log["shift_event_obj"] = step.event.to_json() if step.event else None
+        log["planned_act"] = step.act
+        log["planned_shift"] = step.planned or None
+        log["asks"] = self.asked_for_films
+        log["avoid"] = dict(state.avoid)
+        log["n_answers"] = step.n_answers
+        log["stratum"] = stratum(step.n_answers)
+        if act == CLARIFY:
+            log["clarified"] = True
+        return log
 
     def _text(self, step: PlanStep, act: str, section: str) -> str:
         """The words of a turn; those that no reply changes are made once for all systems."""

@@ -20,7 +20,7 @@ def scored(world: World, config: SimulateConfig, n: int) -> list[tuple[Dialogue,
     for number in range(n):
         plan = simulate.scenario(world, number, config)
         for spec in config.systems:
-            made = simulate.arms_of(world, spec, number, config, scenarios.SHIFT, [plan, plan])
+            made = simulate.arms_of(world, spec, number, config, scenarios.SHIFT, plan)
             talks += made.pop(scenarios.SHIFT)
             windows += [talk for several in made.values() for talk in several]
     rule = conventions.get("default")

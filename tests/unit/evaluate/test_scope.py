@@ -154,7 +154,7 @@ def test_scope_changes_words_never_states_and_nobody_tells_what_was_meant_within
                 assert (
                     len(told) == 2 and told[twin.event.interpretation].constraints == step.state.constraints
                 )
-                window = next(one for one in scenarios.windows(other, other) if one.turn == twin.turn)
+                window = next(one for one in scenarios.windows(other) if one.turn == twin.turn)
                 assert 2 <= window.length <= scenarios.FRESH_TURNS
                 after = other.steps[twin.turn - 1 + window.length :][:1]
                 assert [one.act for one in after] in ([], [scenarios.CLARIFY])

@@ -205,7 +205,7 @@ def test_what_an_utterance_must_name(kind, expected):
 def windows(voice, sessions=range(24), **options):
     for session in sessions:
         plan = planner.plan(SAMPLE, 7, session, 20, voice=voice, **options)
-        for turn, length in scenarios.windows(plan, plan):
+        for turn, length in scenarios.windows(plan):
             yield plan, scenarios.straight(SAMPLE, plan, turn), turn, length
 
 
