@@ -24,7 +24,7 @@ RULE = (
     "last turn fit"
 )
 _LOGGED = ("wishes", "constraints", "avoid")
-_Groups = Sequence[Sequence[str]]  # of constructs that share a call
+Groups = Sequence[Sequence[str]]  # of constructs that share a call
 
 
 class Excerpt(NamedTuple):
@@ -108,16 +108,16 @@ def digest(expected: bool = False) -> str:
     return hashlib.sha256(json.dumps([*parts, RULE, TURN_LIMITS]).encode()).hexdigest()
 
 
-def least(groups: _Groups, expected: bool = False) -> int:
+def least(groups: Groups, expected: bool = False) -> int:
     """Tokens that a judge's prompt takes at most before any word of a dialogue stands in it."""
     return _longest(Dialogue("", "", ()), groups, Excerpt((), 0, 0), expected)
 
 
-def _longest(dialogue: Dialogue, groups: _Groups, excerpt: Excerpt, expected: bool) -> int:
+def _longest(dialogue: Dialogue, groups: Groups, excerpt: Excerpt, expected: bool) -> int:
     return max(tokens_at_most(messages(dialogue, group, excerpt, expected)) for group in groups)
 
 
-def fit(dialogue: Dialogue, groups: _Groups, room: int, expected: bool = False) -> Excerpt:
+def fit(dialogue: Dialogue, groups: Groups, room: int, expected: bool = False) -> Excerpt:
     """The turns that a judge can be shown in ``room`` tokens, the same for every group of constructs. Chosen
     by :data:`RULE`. InputError where not even the first and the last turn fit, or there is no reply.
     """

@@ -68,12 +68,12 @@ def agreement(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.
     rows = []
     for construct, part in frame.groupby("construct", sort=True):
         medians = part.groupby(["item", "judge"], as_index=False)["score"].median()
-        found = [("alpha", "all", _agreed("alpha", medians, between))]
-        found.append(("icc", "all", _agreed("icc", medians, between)))
+        for measure in ("alpha", "icc"):
+            numbers = _agreed(measure, medians, between)
+            rows.append({"construct": construct, "measure": measure, "judge": "all", **numbers})
         for judge, own in part.groupby("judge", sort=True):
-            found.append(("retest", str(judge), _agreed("alpha", own, within)))
-        for measure, judge, numbers in found:
-            rows.append({"construct": construct, "measure": measure, "judge": judge, **numbers})
+            numbers = _agreed("alpha", own, within)
+            rows.append({"construct": construct, "measure": "retest", "judge": str(judge), **numbers})
     return pd.DataFrame(rows, columns="construct measure judge value low high n reason".split())
 
 

@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, product
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ from crs_lib.runs.ledger import Key, Ledger
 
 STAGE, SCORES = "judge", "judge_scores.jsonl"
 ORIGINAL = "original"  # in a ledger key: the dialogue as it is, not a canary
-_Record = dict[str, Any]  # a line of judge_scores.jsonl
+Record = dict[str, Any]  # a line of judge_scores.jsonl
 _SHARED = ("trim", "rubric", "settings")  # of a record, the same for all judges
 
 
@@ -114,7 +115,7 @@ def _dialogues(run: str) -> dict[str, str]:
     return {"dialogues": entry["outputs"]["dialogues.jsonl"]}
 
 
-def _write(stage: runs.Stage, records: Sequence[_Record]) -> None:
+def _write(stage: runs.Stage, records: Sequence[Record]) -> None:
     """Write the records of a judgement, and count them."""
     tables.write_jsonl(stage.path(SCORES), map(tables.dumps, records))
     stage.counts["dialogues"] = len(records)
@@ -223,15 +224,15 @@ class _Judging:
         done = ledger.finished()
         finished: dict[Judgement, Key] = {}
         for judge in self._weights:
-            keys = {}
-            for canary in ("", FORGED):
-                for line in range(len(self.lines)):
-                    judgement = Judgement(line, judge, canary)
-                    keys[judgement] = self.key(judgement)
-            keys = {judgement: key for judgement, key in keys.items() if key in done}
-            originals = sum(not judgement.canary for judgement in keys)
-            if originals == len(self.lines):
-                finished.update(keys)
+            judged = {}
+            for line, canary in product(range(len(self.lines)), ("", FORGED)):
+                judgement = Judgement(line, judge, canary)
+                key = self.key(judgement)
+                if key in done:
+                    judged[judgement] = key
+            originals = [judgement for judgement in judged if not judgement.canary]
+            if len(originals) == len(self.lines):
+                finished.update(judged)
         return finished
 
     def dialogue(self, line: int, canary: str) -> Dialogue:
@@ -259,20 +260,20 @@ class _Judging:
 
 def _combined(
     ledger: Ledger, keys: Mapping[Judgement, Key], lines: Sequence[DialogueLine]
-) -> Iterator[_Record]:
+) -> Iterator[Record]:
     """One record a dialogue, canaries last: the scores of all judges, their means, and how many are missing.
     Neither the order in which judges were asked nor how often plays a part.
     """
-    ordered = sorted(keys, key=lambda judgement: (judgement.canary, judgement.line, judgement.judge))
-    for (canary, number), group in groupby(ordered, key=lambda judgement: (judgement.canary, judgement.line)):
-        bodies = ledger.bodies([keys[judgement] for judgement in group])
-        parts = [safety.loads(body, "a judgement in the ledger") for body in bodies]
+    ordered = sorted(keys, key=attrgetter("canary", "line", "judge"))
+    for (canary, number), group in groupby(ordered, key=attrgetter("canary", "line")):
         scores: list[dict[str, Any]] = []
-        for part in parts:
+        for body in ledger.bodies([keys[judgement] for judgement in group]):
+            part = safety.loads(body, "a judgement in the ledger")
             scores += part["scores"]
-        record = _record(lines[number].model, lines[number].session_id, canary, scores, rating.means(scores))
+        line = lines[number]
+        record = _record(line.model, line.session_id, canary, scores, rating.means(scores))
         for name in _SHARED:
-            record[name] = parts[0][name]
+            record[name] = part[name]
         yield record
 
 
@@ -282,15 +283,15 @@ def _record(
     canary: str,
     scores: Sequence[Mapping[str, Any]],
     means: Mapping[str, float | None],
-) -> _Record:
+) -> Record:
     """A judged dialogue as a line of the file."""
-    record: _Record = {"model": model, "session_id": session, "canary": canary}
+    record: Record = {"model": model, "session_id": session, "canary": canary}
     record.update(judge=means, scores=scores)
     record["missing"] = sum(row["score"] is None for row in scores)
     return record
 
 
-def read_records(run: str) -> list[_Record]:
+def read_records(run: str) -> list[Record]:
     """The judged dialogues of a run, canaries included; RunError if there are none, or older ones. A judge
     that is under way, or failed, takes nothing from those that ended before.
     """

@@ -26,7 +26,7 @@ _MORE = frozenset(
     "additional suggest suggestion suggestions recommend recommendations name titles".split()
 )  # words by which users ask for further films
 _TELLING = {"tell", "say", "idea"}  # words that ask about a film without a question mark
-_Items = tuple[int, ...]
+Items = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class Understood:
     """
 
     text: str
-    items: _Items
+    items: Items
     foreign: tuple[str, ...]
-    mentioned: _Items
+    mentioned: Items
     state: Mapping[str, Any] | None
     beyond: int
     unknown: tuple[Foreign, ...]
@@ -51,7 +51,7 @@ class SaidReply:
     names those ``offered``.
     """
 
-    def __init__(self, grounder: Grounder, text: str, utterance: str, offered: _Items = ()) -> None:
+    def __init__(self, grounder: Grounder, text: str, utterance: str, offered: Items = ()) -> None:
         self.grounder = grounder
         self.text = text
         self.utterance = utterance
@@ -63,7 +63,7 @@ class SaidReply:
         """The titles in the text that the catalogue lacks."""
         return [stretch.title for stretch in self._unknown]
 
-    def recommended(self) -> _Items:
+    def recommended(self) -> Items:
         """The films that the text itself recommends, but for those that the user asked about."""
         about = {mention.item for mention in self.grounder.titles(self.utterance)}
         about.difference_update(self.offered)
@@ -72,7 +72,7 @@ class SaidReply:
 
     def understood(
         self,
-        items: _Items,
+        items: Items,
         foreign: Sequence[str],
         most: int | None = None,
         state: Mapping[str, Any] | None = None,
