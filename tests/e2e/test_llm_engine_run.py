@@ -25,9 +25,9 @@ def engine(tmp_path, monkeypatch):
         yield running
 
 
-def batch(engine, **rule):
+def batch(engine, **settings):
     spec = f"ollama:{engine.model}"
-    llm = {"host": engine.url, "num_ctx": CONTEXT, "num_predict": 40, **rule}
+    llm = {"host": engine.url, "num_ctx": CONTEXT, "num_predict": 40, **settings}
     return SimulateConfig(run="noise", systems=[spec], n_sessions=1, n_turns=2, user_llm=spec, llm=llm)
 
 
@@ -40,8 +40,10 @@ def test_noise_is_simulated_and_scored(engine):
         assert pair.user.user_meta["worded_by"] == "template"  # noise voices no plan
         assert len(pair.user.user_meta["faults"]) == 2
     usage = judging.usage("noise").set_index("role")
-    assert usage.loc["crs", "calls"] == 2 and usage.loc["user", "calls"] == 4
-    assert usage["failed"].sum() == 0 and usage["tokens_in"].min() > 0
+    assert usage.loc["crs", "calls"] == 2
+    assert usage.loc["user", "calls"] == 4
+    assert usage["failed"].sum() == 0
+    assert usage["tokens_in"].min() > 0
     assert (folder / "results.jsonl").exists()
 
 

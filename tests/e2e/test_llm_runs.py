@@ -42,11 +42,14 @@ def test_killed_at_random_it_ends_as_if_nothing_had_happened_and_asks_nothing_tw
         job = (results, server.url, "killed", *size, None, True)
         kills = llm_job.killed_until_done(server, job, targets)
         folder = results / "movies" / "killed"
-        assert (kills.times, kills.again) == (times, 0) and llm_job.contents(folder) == whole
+        assert kills.times == times
+        assert kills.again == 0
+        assert llm_job.contents(folder) == whole
         for name in llm_job.FILES:
             assert llm_job.duplicates(folder, name) == (0, 2 * size[1])
         # Made again are only calls that were under way when the process died: at most 8 a kill.
-        assert len(set(server.asked)) == n == len(kills.kept) and kills.lost <= times * 8
+        assert len(set(server.asked)) == n == len(kills.kept)
+        assert kills.lost <= times * 8
         before = server.chats
         assert llm_job.killed_at_moments(job, [0.05, 0.2]) == 2  # where nothing is asked: evaluation, import
         for ledger in ("ledger.sqlite", "ledger-judge.sqlite"):
@@ -101,7 +104,9 @@ def test_sessions_that_fail_are_said_counted_and_done_at_the_next_start(results)
         folder = results / "movies" / "some"
         assert not (folder / "dialogues.jsonl").exists()
         stage = json.loads((folder / "manifest.json").read_text())["stages"]["simulate"]
-        assert (stage["status"], stage["counts"]["done"], stage["counts"]["failed"]) == ("failed", 3, 1)
+        assert stage["status"] == "failed"
+        assert stage["counts"]["done"] == 3
+        assert stage["counts"]["failed"] == 1
         assert [row["error"] for row in llm_job.log_of(folder)].count("refused") == 1
         llm_job.work(results, server.url, "some", *SIZE)
     assert llm_job.duplicates(folder, "dialogues.jsonl") == (0, 4)
@@ -127,7 +132,8 @@ def test_a_session_that_failed_is_tried_with_more_seeds_at_the_next_start(result
         with pytest.raises(RunError, match=r"1 of 2 sessions failed; .*session 1 .*'ollama:m0:1': bad reply"):
             llm_job.work(results, server.url, "some", 1, 2, 4)
         folder = llm_job.work(results, server.url, "some", 1, 2, 4)
-    assert llm_job.duplicates(folder, "dialogues.jsonl") == (0, 2) and not (folder / FAILED).exists()
+    assert llm_job.duplicates(folder, "dialogues.jsonl") == (0, 2)
+    assert not (folder / FAILED).exists()
 
 
 @pytest.mark.full
@@ -139,12 +145,12 @@ def test_a_run_can_do_without_a_session_that_never_ends_well(results):
             llm_job.work(results, server.url, "some", *SIZE, llm={"max_failed": 1})
         llm_job.work(results, server.url, "some", *SIZE, llm={"max_failed": 2})
     lost = [("ollama:m0:1", "00001"), ("ollama:m1:1", "00001")]
-    kept = [(one.model_name, one.session_id) for one in simulate.dialogues("some")]
-    assert kept == [(model, "00000") for model, _ in lost]
+    stored = [(one.model_name, one.session_id) for one in simulate.dialogues("some")]
+    assert stored == [(model, "00000") for model, _ in lost]
     assert [(row["model"], row["session_id"]) for row in simulate.failed_sessions("some")] == lost
-    found = evaluate.read("some", "results")
-    assert len(found) == 4
-    rows = found[found["item_tas"].isna()]
+    result = evaluate.read("some", "results")
+    assert len(result) == 4
+    rows = result[result["item_tas"].isna()]
     assert list(zip(rows["model"], rows["session_id"], strict=True)) == lost
     assert all(row["failed"].startswith("bad reply") for row in rows["detail"])
     table = evaluate.read("some", "model_metrics").query("metric == 'item_tas'")
@@ -168,7 +174,8 @@ def test_hostile_answers_go_through_every_stage(results):
     assert {turn.user_meta["worded_by"] for turn in dialogue.turns[0::2]} == {"template"}
     assert "<script>" not in dialogue._repr_html_()
     calls = (folder / "llm_calls.jsonl").read_text().splitlines()
-    assert max(map(len, calls)) < 150_000 and any(json.loads(line)["text_cut"] for line in calls)
+    assert max(map(len, calls)) < 150_000
+    assert any(json.loads(line)["text_cut"] for line in calls)
 
 
 def test_no_key_reaches_any_file(results, monkeypatch):
@@ -185,9 +192,13 @@ def test_a_run_is_replayed_without_any_model(results, spec):
     with OllamaServer(llm_job.models(2)) as server:
         llm_job.work(results, server.url, "whole", *SIZE)
     simulated(
-        run="again", catalog=llm_job.catalogue(results), systems=[f"replay:whole@ollama:{spec}"],
-        n_sessions=SIZE[1], n_turns=SIZE[2], user_llm="replay:whole@ollama:user:1",
-    )  # fmt: skip
+        run="again",
+        catalog=llm_job.catalogue(results),
+        systems=[f"replay:whole@ollama:{spec}"],
+        n_sessions=SIZE[1],
+        n_turns=SIZE[2],
+        user_llm="replay:whole@ollama:user:1",
+    )
     heard = [d.turns for d in simulate.dialogues("whole") if d.model_name == f"ollama:{spec}"]
     assert [d.turns for d in simulate.dialogues("again")] == heard
 
@@ -195,9 +206,13 @@ def test_a_run_is_replayed_without_any_model(results, spec):
 def test_a_server_that_speaks_openai_is_a_system_too(results):
     with OllamaServer(["m0:1"]) as server:
         simulated(
-            run="openai", catalog=llm_job.catalogue(results), systems=["openai:m0:1"], n_sessions=2, n_turns=3,
+            run="openai",
+            catalog=llm_job.catalogue(results),
+            systems=["openai:m0:1"],
+            n_sessions=2,
+            n_turns=3,
             llm={"host": server.url},
-        )  # fmt: skip
+        )
         judging.judge_run("openai", ["openai:m0:1"], canaries=(), llm={"host": server.url}, progress=False)
         assert server.counts["/api/tags"] == 0  # nothing of Ollama's was asked
     assert [d.model_name for d in simulate.dialogues("openai")] == ["openai:m0:1"] * 2
@@ -217,7 +232,8 @@ def test_a_generation_killed_under_faults_ends_the_same_and_what_it_lacks_is_sai
         job = cosrec_job.CONTEXT, cosrec_job.work, (results, server.url, "killed", size, source)
         killed = jobs.killed_until_done(*job, targets, lambda: server.chats)
     folder = results / "cosrec" / "killed"
-    assert killed >= times - 1 and cosrec_job.contents(folder) == whole
+    assert killed >= times - 1
+    assert cosrec_job.contents(folder) == whole
     twice, answered = cosrec_job.answered_twice(folder)
     assert twice == 0
     assert answered >= size * 6  # a query, a draft, and two prompts for each of two buyers

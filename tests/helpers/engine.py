@@ -12,7 +12,10 @@ import numpy as np
 from tests.helpers.ollama_server import Handler, OllamaServer
 
 CONTEXT = 16_384  # a token is a byte here, so prompts are long
-WIDTH, LAYERS, HEADS, INNER = 64, 2, 4, 128
+WIDTH = 64
+LAYERS = 2
+HEADS = 4
+INNER = 128
 CHAT = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>\n{% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% endif %}"
@@ -28,12 +31,27 @@ def write_model(path, seed=0):
     kinds = [TokenType.UNKNOWN, *[TokenType.CONTROL] * 2, TokenType.NORMAL, *[TokenType.BYTE] * 256]
     writer = GGUFWriter(path, "llama")
     facts = {
-        "name": "random bytes", "context_length": CONTEXT, "embedding_length": WIDTH, "block_count": LAYERS,
-        "feed_forward_length": INNER, "head_count": HEADS, "head_count_kv": HEADS, "layer_norm_rms_eps": 1e-5,
-        "rope_dimension_count": WIDTH // HEADS, "vocab_size": len(tokens), "tokenizer_model": "llama",
-        "token_list": tokens, "token_scores": [0.0] * len(tokens), "token_types": kinds, "unk_token_id": 0,
-        "bos_token_id": 1, "eos_token_id": 2, "add_bos_token": True, "add_space_prefix": False, "chat_template": CHAT,
-    }  # fmt: skip
+        "name": "random bytes",
+        "context_length": CONTEXT,
+        "embedding_length": WIDTH,
+        "block_count": LAYERS,
+        "feed_forward_length": INNER,
+        "head_count": HEADS,
+        "head_count_kv": HEADS,
+        "layer_norm_rms_eps": 1e-5,
+        "rope_dimension_count": WIDTH // HEADS,
+        "vocab_size": len(tokens),
+        "tokenizer_model": "llama",
+        "token_list": tokens,
+        "token_scores": [0.0] * len(tokens),
+        "token_types": kinds,
+        "unk_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "add_bos_token": True,
+        "add_space_prefix": False,
+        "chat_template": CHAT,
+    }
     for name, value in facts.items():
         getattr(writer, f"add_{name}")(value)
 
@@ -70,21 +88,27 @@ class _Handler(Handler):
         if body.get("format"):
             wanted["json_schema"] = body["format"]
         answer = self.owner.client.post("/completion", json=wanted)
-        found = answer.json()
+        result = answer.json()
         if answer.status_code != 200:
-            return self.answer({"error": found["error"]["message"]}, answer.status_code)
-        return self.answer({
-            "model": body["model"], "created_at": "2026-01-01T00:00:00Z", "done": True,
-            "message": {"role": "assistant", "content": found["content"]},
-            "done_reason": "length" if found["stop_type"] == "limit" else "stop",
-            "prompt_eval_count": found["tokens_evaluated"], "eval_count": found["tokens_predicted"],
-        })  # fmt: skip
+            return self.answer({"error": result["error"]["message"]}, answer.status_code)
+        return self.answer(
+            {
+                "model": body["model"],
+                "created_at": "2026-01-01T00:00:00Z",
+                "done": True,
+                "message": {"role": "assistant", "content": result["content"]},
+                "done_reason": "length" if result["stop_type"] == "limit" else "stop",
+                "prompt_eval_count": result["tokens_evaluated"],
+                "eval_count": result["tokens_predicted"],
+            }
+        )
 
 
 class Engine(OllamaServer):
     """The engine and the adapter; a context manager. ``url`` speaks Ollama, ``openai_url`` is the engine's own."""
 
-    handler, model = _Handler, "random:bytes"
+    handler = _Handler
+    model = "random:bytes"
 
     def __init__(self, folder):
         from xllamacpp import CommonParams, Server
@@ -94,9 +118,14 @@ class Engine(OllamaServer):
         given = CommonParams()
         given.model.path = str(path)
         given.model_alias = {self.model}
-        given.n_ctx, given.n_parallel, given.n_gpu_layers = CONTEXT, 1, 0
+        given.n_ctx = CONTEXT
+        given.n_parallel = 1
+        given.n_gpu_layers = 0
         given.cpuparams.n_threads = given.cpuparams_batch.n_threads = 1
-        given.n_threads_http, given.warmup, given.port, given.verbosity = 2, False, 0, -1
+        given.n_threads_http = 2
+        given.warmup = False
+        given.port = 0
+        given.verbosity = -1
         given.ui = given.fit_params = given.cache_prompt = False
         given.force_pure_content_parser = True  # noise has no chat format to be parsed
         self._engine = Server(given)

@@ -22,10 +22,21 @@ from tests.helpers.ollama_server import OllamaServer
 FILES = ("dialogues.jsonl", "judge_scores.jsonl", "results.jsonl")
 IMPORTED = "-imported"
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload([
-    "asyncio", "httpx", "ollama", "sklearn", "scipy.stats", "crs_lib.llm.ollama", "crs_lib.judge.run",
-    "crs_lib.evaluate.run", "crs_lib.systems.agent", "crs_lib.systems.search", __name__,
-])  # fmt: skip
+CONTEXT.set_forkserver_preload(
+    [
+        "asyncio",
+        "httpx",
+        "ollama",
+        "sklearn",
+        "scipy.stats",
+        "crs_lib.llm.ollama",
+        "crs_lib.judge.run",
+        "crs_lib.evaluate.run",
+        "crs_lib.systems.agent",
+        "crs_lib.systems.search",
+        __name__,
+    ]
+)
 
 
 def models(n):
@@ -46,8 +57,8 @@ def catalogue(folder):
 
 def searches(body):
     """The tool calls of an agent's model: one search, then it replies."""
-    asked = [message["role"] for message in body["messages"]]
-    return [] if asked[-1] == "tool" else [("search_films", {"text": "a film"})]
+    requests = [message["role"] for message in body["messages"]]
+    return [] if requests[-1] == "tool" else [("search_films", {"text": "a film"})]
 
 
 def imported(run):
@@ -66,8 +77,8 @@ def work(folder, url, run, n_models, n_sessions, n_turns, llm=None, agent=False)
         systems[-1] = f"agent:{systems[-1]}"
         llm = {"retriever": "bm25", **(llm or {})}
     size = {"n_sessions": n_sessions, "n_turns": n_turns, "catalog": catalogue(folder)}
-    given = {"user_llm": "ollama:user:1", "llm": {"host": url, "slots": 4, **(llm or {})}, **size}
-    simulate.simulate(SimulateConfig(run=run, systems=systems, **given), progress=False)
+    values = {"user_llm": "ollama:user:1", "llm": {"host": url, "slots": 4, **(llm or {})}, **size}
+    simulate.simulate(SimulateConfig(run=run, systems=systems, **values), progress=False)
     how = {"llm": {"host": url, "slots": 4}, "canaries": (), "progress": False}
     judging.judge_run(run, ["ollama:judge:1"], **how)
     evaluate.evaluate(evaluate.EvaluateConfig(run=run))
@@ -107,16 +118,16 @@ class Kills:
     times: int = 0
     again: int = 0
     lost: int = 0
-    kept: set[int] = field(default_factory=set)
+    stored: set[int] = field(default_factory=set)
     looked_at: int = 0
 
     def count(self, server, cache):
         """Add the life that made the latest requests."""
-        asked = server.asked[self.looked_at :]
-        self.looked_at += len(asked)
-        self.again += sum(mark in self.kept for mark in asked)
+        requests = server.asked[self.looked_at :]
+        self.looked_at += len(requests)
+        self.again += sum(mark in self.kept for mark in requests)
         self.kept = _kept(cache)
-        self.lost += len(set(asked) - self.kept)
+        self.lost += len(set(requests) - self.kept)
 
 
 def _kept(cache):
@@ -131,9 +142,16 @@ def killed_until_done(server, job, targets):
     """Start the job again and again, each time killed once so many different questions were asked. Returns
     what had become of the questions at each kill.
     """
-    kills, cache, asked = Kills(), Path(job[0]) / "movies" / job[2] / CACHE, lambda: len(set(server.asked))
-    count = lambda: kills.count(server, cache)  # noqa: E731
-    kills.times = jobs.killed_until_done(CONTEXT, work, job, targets, asked, count)
+    kills = Kills()
+    cache = Path(job[0]) / "movies" / job[2] / CACHE
+
+    def requests() -> int:
+        return len(set(server.asked))
+
+    def count() -> None:
+        kills.count(server, cache)
+
+    kills.times = jobs.killed_until_done(CONTEXT, work, job, targets, requests, count)
     return kills
 
 
@@ -152,7 +170,7 @@ def contents(folder):
     more = Path(imported(str(folder)))
     files = [(Path(folder), name) for name in FILES]
     files += [(more, name) for name in (FILES[0], FILES[2]) if more.exists()]
-    return {(place.name.count(IMPORTED), name): (place / name).read_bytes() for place, name in files}
+    return {(position.name.count(IMPORTED), name): (position / name).read_bytes() for position, name in files}
 
 
 def duplicates(folder, name):
@@ -176,6 +194,6 @@ def stand_ins(folder, rows):
     for dialogue in simulate.dialogues(Path(folder).name):
         replies = {json.loads(text)["reply"].strip() for text in written["crs", dialogue.model_name]}
         unknown += [turn.text for turn in dialogue.turns[1::2] if turn.text not in replies]
-        said = [turn.text for turn in dialogue.turns[0::2] if turn.user_meta["worded_by"] != "template"]
-        unknown += [text for text in said if text not in written["user", "ollama:user:1"]]
+        words = [turn.text for turn in dialogue.turns[0::2] if turn.user_meta["worded_by"] != "template"]
+        unknown += [text for text in words if text not in written["user", "ollama:user:1"]]
     return unknown

@@ -17,9 +17,25 @@ from tests.helpers.raw_server import Answering, Served
 
 # What can be made to go wrong with one chat request.
 FAULTS = (
-    "drop", "400", "404", "429", "500", "503", "broken", "prose", "empty", "think", "think_field", "truncate",
-    "cut", "noise", "hang", "no_done", "endless", "drip",
-)  # fmt: skip
+    "drop",
+    "400",
+    "404",
+    "429",
+    "500",
+    "503",
+    "broken",
+    "prose",
+    "empty",
+    "think",
+    "think_field",
+    "truncate",
+    "cut",
+    "noise",
+    "hang",
+    "no_done",
+    "endless",
+    "drip",
+)
 NOISE = "<script>alert(1)</script> {curly} $dollar \x00\x07\x1b[31m \u202e \ud800 </td>"
 DIGEST = "5" * 64
 
@@ -52,11 +68,13 @@ class Handler(Answering):
         facts = {"size": 1, "modified_at": "2026-01-01T00:00:00Z"}
         tags = [{"name": name, "model": name, "digest": one, **facts} for name, one in owner.models.items()]
         models = [{"id": name, "object": "model", "max_model_len": owner.context} for name in owner.models]
-        known = {
-            "/api/version": {"version": owner.version}, "/api/tags": {"models": tags},
-            "/v1/models": {"object": "list", "data": models}, "/stats": {"chats": owner.chats, "busy": owner.busy},
-        }  # fmt: skip
-        self.answer(known.get(self.path, {"error": "not found"}), 200 if self.path in known else 404)
+        expected = {
+            "/api/version": {"version": owner.version},
+            "/api/tags": {"models": tags},
+            "/v1/models": {"object": "list", "data": models},
+            "/stats": {"chats": owner.chats, "busy": owner.busy},
+        }
+        self.answer(expected.get(self.path, {"error": "not found"}), 200 if self.path in expected else 404)
 
     def do_POST(self):
         owner = self.owner
@@ -88,8 +106,8 @@ class Handler(Answering):
         if fault in ("endless", "drip"):
             return self._on_and_on(b'{"model": "tiny", "text": "' if fault == "drip" else b"x" * 2**16, fault)
         if fault.isdigit():
-            said = {"400": "invalid options", "429": "too many requests"}.get(fault, "server error")
-            return self.answer({"error": said}, int(fault), {"retry-after": "0"})
+            words = {"400": "invalid options", "429": "too many requests"}.get(fault, "server error")
+            return self.answer({"error": words}, int(fault), {"retry-after": "0"})
         if fault == "broken":
             return self.answer(b'{"model": "tiny", "message": {"content": "half')
         return self.chat(body, fault)
@@ -107,31 +125,46 @@ class Handler(Answering):
                 self.owner._stopped.wait(0.1)
 
     def chat(self, body, fault):
-        owner, openai = self.owner, self.path.startswith("/v1")
+        owner = self.owner
+        openai = self.path.startswith("/v1")
         prompt = "\n".join(str(m.get("content") or "") for m in body["messages"])
         options = body if openai else body.get("options") or {}
         form = ((body.get("response_format") or {}).get("json_schema") or {}).get("schema")
-        form, seed = form if openai else body.get("format"), int(options.get("seed") or 0)
+        form = form if openai else body.get("format")
+        seed = int(options.get("seed") or 0)
         text = owner.text(prompt, form, seed, fault)
         calls = list(owner.tools(body)) if body.get("tools") else []
         text = "" if calls else text
         thinking = "Let me see." if fault == "think_field" else None
         stop = "length" if fault == "cut" else "stop"
         used = 1 if fault == "truncate" else len(prompt) // 4 + len(prompt.split())
-        said = {"role": "assistant", "content": text, "reasoning_content" if openai else "thinking": thinking}
+        words = {
+            "role": "assistant",
+            "content": text,
+            "reasoning_content" if openai else "thinking": thinking,
+        }
         for number, (name, told) in enumerate(calls):
             told = json.dumps(told) if openai and not isinstance(told, str) else told
             call = {"id": f"call-{number}", "type": "function", "function": {"name": name, "arguments": told}}
-            said.setdefault("tool_calls", []).append(call)
-        made, send = owner.tokens(body, text), self._half if fault == "drop" else self.answer
+            words.setdefault("tool_calls", []).append(call)
+        built = owner.tokens(body, text)
+        send = self._half if fault == "drop" else self.answer
         if openai:
-            usage = {"prompt_tokens": used, "completion_tokens": made}
-            choice = {"index": 0, "message": said, "finish_reason": stop}
+            usage = {"prompt_tokens": used, "completion_tokens": built}
+            choice = {"index": 0, "message": words, "finish_reason": stop}
             return send({"model": body["model"], "choices": [choice], "usage": usage})
-        return send({
-            "model": body["model"], "created_at": "2026-01-01T00:00:00Z", "message": said, "done": fault != "no_done",
-            "done_reason": stop, "prompt_eval_count": used, "eval_count": made, "total_duration": 1,
-        })  # fmt: skip
+        return send(
+            {
+                "model": body["model"],
+                "created_at": "2026-01-01T00:00:00Z",
+                "message": words,
+                "done": fault != "no_done",
+                "done_reason": stop,
+                "prompt_eval_count": used,
+                "eval_count": built,
+                "total_duration": 1,
+            }
+        )
 
     def _half(self, record):
         data = json.dumps(record)
@@ -154,14 +187,27 @@ class OllamaServer(Served):
     handler = Handler
 
     def __init__(
-        self, models=("tiny:latest",), *, answer=template_answer, tools=None, faults=None, delay=0.0, slots=64,
-        context=32_768, version="0.13.0",
-    ):  # fmt: skip
+        self,
+        models=("tiny:latest",),
+        *,
+        answer=template_answer,
+        tools=None,
+        faults=None,
+        delay=0.0,
+        slots=64,
+        context=32_768,
+        version="0.13.0",
+    ):
         self.models = dict(models) if isinstance(models, dict) else dict.fromkeys(models, DIGEST)
-        self.answer, self.tools, self.context, self.version = answer, tools, context, version
+        self.answer = answer
+        self.tools = tools
+        self.context = context
+        self.version = version
         self.faults = faults if isinstance(faults, dict) else dict.fromkeys(self.models, faults or Faults())
-        self.counts, self.given = Counter(), Counter()
-        self.bodies, self.headers = [], []
+        self.counts = Counter()
+        self.given = Counter()
+        self.bodies = []
+        self.headers = []
         super().__init__(self.handler, delay, slots)
 
     @property

@@ -36,13 +36,13 @@ class Scripted(Backend):
         if isinstance(answer, LLMError):
             raise answer
         text = answer(request) if callable(answer) else answer
-        said = Completion(
+        words = Completion(
             text,
             digest="scripted",
             tokens_in=tokens_at_least(request.messages),
             tokens_out=len(text.split()),
         )
-        return answered(request, said)
+        return answered(request, words)
 
 
 @contextmanager

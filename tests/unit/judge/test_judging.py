@@ -52,7 +52,8 @@ def changed_manifest(folder):
 
 
 def judge(run, server, judges=("ollama:j:1",), samples=1, llm=None, **more):
-    llm, more = {"host": server.url, **(llm or {})}, {"canaries": (), **more}
+    llm = {"host": server.url, **(llm or {})}
+    more = {"canaries": (), **more}
     return judging.judge_run(run, list(judges), samples, llm=llm, progress=False, **more)
 
 
@@ -62,7 +63,9 @@ def test_every_dialogue_is_scored_for_every_construct_and_nothing_is_asked_twice
     scores = judging.scores_of(run)
     assert set(scores) == {(d.model_name, d.session_id) for d in simulate.dialogues(run)}
     for found in scores.values():
-        assert (set(found["judge"]), found["scores"], found["missing"]) == (CONSTRUCTS, 6, 0)
+        assert set(found["judge"]) == CONSTRUCTS
+        assert found["scores"] == 6
+        assert found["missing"] == 0
         assert all(1 <= value <= 5 for value in found["judge"].values())
     assert len(judging.score_table(run)) == len([*tables.read_jsonl(folder / "llm_calls.jsonl")]) == 36
     row = judging.usage(run)[["role", "model", "calls", "failed"]].iloc[0]
@@ -73,21 +76,24 @@ def test_every_dialogue_is_scored_for_every_construct_and_nothing_is_asked_twice
             (folder / name).unlink()
         assert (judge(run, server, samples=2) / judging.SCORES).read_bytes() == first
         assert server.chats == 36
-    assert (folder / CACHE).exists() and (folder / LOG).exists()
+    assert (folder / CACHE).exists()
+    assert (folder / LOG).exists()
     judge(run, server, ["ollama:j:1", "ollama:k:1"], samples=2)
     assert server.counts["chat j:1"] == server.counts["chat k:1"] == 36
     assert {len(row["scores"]) for row in judging.read_records(run)} == {12}
 
 
 def test_a_reply_that_stays_unreadable_is_missing_and_counted(run, server):
-    by_rule, mute = server.answer, "coherence"  # of which it says no JSON
+    by_rule = server.answer
+    mute = "coherence"  # of which it says no JSON
     server.answer = lambda prompt, schema, seed: (
         "Five points!" if mute in schema["properties"] else by_rule(prompt, schema, seed)
     )
     judge(run, server)
     for found in judging.scores_of(run).values():
         assert found["judge"]["coherence"] is None is not found["judge"]["proactiveness"]
-        assert (found["scores"], found["missing"]) == (3, 1)
+        assert found["scores"] == 3
+        assert found["missing"] == 1
     table = judging.score_table(run)
     assert table.loc[table["score"].isna(), "flag"].tolist() == ["unreadable"] * 6
     assert runs.read_manifest("movies", run)["stages"]["judge"]["counts"]["missing"] == 6
@@ -125,16 +131,19 @@ def test_scores_of_other_dialogues_are_refused(run, server):
 
 
 def test_expected_scores_are_replayed_from_the_log_of_a_run(run, tmp_path):
-    asked = {"expected": True}
-    folder = judging.judge_run(run, ["template"], canaries=(), llm=asked, progress=False)
-    table, calls = judging.score_table(run), (folder / "llm_calls.jsonl").read_text().splitlines()
-    assert len(calls) == len(table) == 6 * 3 and table["score"].between(1, 5).all()
+    requests = {"expected": True}
+    folder = judging.judge_run(run, ["template"], canaries=(), llm=requests, progress=False)
+    table = judging.score_table(run)
+    calls = (folder / "llm_calls.jsonl").read_text().splitlines()
+    assert len(calls) == len(table) == 6 * 3
+    assert table["score"].between(1, 5).all()
     assert all(sum(json.loads(line)["probabilities"].values()) == 1 for line in calls)
     shutil.copytree(folder, folder.with_name("kept"))
-    judging.judge_run(run, ["replay:kept"], canaries=(), llm=asked, progress=False)
+    judging.judge_run(run, ["replay:kept"], canaries=(), llm=requests, progress=False)
     keys = ["model", "session_id", "construct"]
     both = judging.score_table(run).pivot_table(index=keys, columns="judge", values="score")
-    assert (both["template"] == both["replay:kept"]).all() and len(both) == 18
+    assert (both["template"] == both["replay:kept"]).all()
+    assert len(both) == 18
 
 
 def test_no_judges_no_work_and_no_dialogues_say_what_makes_them(run, tmp_path, monkeypatch):
@@ -148,19 +157,29 @@ def test_no_judges_no_work_and_no_dialogues_say_what_makes_them(run, tmp_path, m
         judging.judge_run("nowhere", ["template"])
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ({"judges": "ollama:j"}, "give a list"), ({"judges": ["ollama:j", "ollama:j"]}, "each once"),
-    ({"judges": ["olama:j"]}, "did you mean 'ollama'"),
-    ({"judges": ["template"], "samples": 0}, "samples is 0"),
-    ({"judges": ["template"], "canaries": ["forged"]}, "did you mean 'forged_end'"),
-    ({"judges": ["template"], "canaries": ["sticky"]}, "the canary 'sticky' went after 0.3; take 'forged_end'"),
-    ({"judges": ["template"], "llm": {"offered": 4}}, "a judge takes no 'offered': it is the simulation's"),
-    ({"judges": ["template"], "llm": {"max_failed": 4}}, "a judge takes no 'max_failed'"),
-    ({"judges": ["template"], "llm": {"num_ctxt": 4}}, "did you mean 'num_ctx'"),
-    ({"judges": ["template"], "llm": {"num_ctx": 300}}, "leaves no room for a prompt"),
-    ({"judges": ["template"], "llm": {"expected": True, "together": True}}, "leave out together"),
-    ({"judges": ["scripted"], "llm": {"expected": True}}, "take one of local, ollama, openai, replay"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"judges": "ollama:j"}, "give a list"),
+        ({"judges": ["ollama:j", "ollama:j"]}, "each once"),
+        ({"judges": ["olama:j"]}, "did you mean 'ollama'"),
+        ({"judges": ["template"], "samples": 0}, "samples is 0"),
+        ({"judges": ["template"], "canaries": ["forged"]}, "did you mean 'forged_end'"),
+        (
+            {"judges": ["template"], "canaries": ["sticky"]},
+            "the canary 'sticky' went after 0.3; take 'forged_end'",
+        ),
+        (
+            {"judges": ["template"], "llm": {"offered": 4}},
+            "a judge takes no 'offered': it is the simulation's",
+        ),
+        ({"judges": ["template"], "llm": {"max_failed": 4}}, "a judge takes no 'max_failed'"),
+        ({"judges": ["template"], "llm": {"num_ctxt": 4}}, "did you mean 'num_ctx'"),
+        ({"judges": ["template"], "llm": {"num_ctx": 300}}, "leaves no room for a prompt"),
+        ({"judges": ["template"], "llm": {"expected": True, "together": True}}, "leave out together"),
+        ({"judges": ["scripted"], "llm": {"expected": True}}, "take one of local, ollama, openai, replay"),
+    ],
+)
 def test_bad_settings_say_what_to_do(arguments, message):
     refused(message, judging.judge_run, "nowhere", **arguments)
 
@@ -168,17 +187,18 @@ def test_bad_settings_say_what_to_do(arguments, message):
 def test_the_models_settings_are_those_that_were_given(run, server):
     server.context = 4096
     refused("has a context of 4096 tokens, num_ctx asks for 8192", judge, run, server, error=RunError)
-    asked = {"num_ctx": 4096, "num_predict": 300, "temperature": 0.1}
-    folder = judge(run, server, llm=asked)
+    requests = {"num_ctx": 4096, "num_predict": 300, "temperature": 0.1}
+    folder = judge(run, server, llm=requests)
     assert server.chats == 18
-    assert all(body["options"] == {**asked, "seed": body["options"]["seed"]} for body in server.bodies)
+    assert all(body["options"] == {**requests, "seed": body["options"]["seed"]} for body in server.bodies)
     entry = runs.read_manifest("movies", run)["stages"]["judge"]
-    assert asked.items() <= entry["parameters"]["settings"].items()
-    assert all(asked.items() <= row["settings"].items() for row in judging.read_records(run))
+    assert requests.items() <= entry["parameters"]["settings"].items()
+    assert all(requests.items() <= row["settings"].items() for row in judging.read_records(run))
     first = (folder / judging.SCORES).read_bytes()
-    judge(run, server, llm={**asked, "slots": 7})  # how, not what
-    assert (server.chats, (folder / judging.SCORES).read_bytes()) == (18, first)
-    judge(run, server, llm={**asked, "temperature": 0.2})
+    judge(run, server, llm={**requests, "slots": 7})  # how, not what
+    assert server.chats == 18
+    assert (folder / judging.SCORES).read_bytes() == first
+    judge(run, server, llm={**requests, "temperature": 0.2})
     assert server.chats == 36
 
 

@@ -14,11 +14,25 @@ PROMPT = "What would you suggest out of these:\n- Heat (1995)\n- Ronin (1998)\n"
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 5}}, "required": ["n"]}
 # What one fault leads to: the kind that was retried, or raised ("!"), with a schema asked for.
 OUTCOMES = {
-    "drop": "dropped", "429": "busy", "500": "busy", "503": "busy", "broken": "garbled", "prose": "bad reply",
-    "empty": "empty", "noise": "bad reply", "hang": "timeout", "no_done": "dropped", "cut": "cut",
-    "think": None, "think_field": None, "endless": "garbled", "drip": "timeout",
-    "400": "!refused", "404": "!model missing", "truncate": "!prompt cut",
-}  # fmt: skip
+    "drop": "dropped",
+    "429": "busy",
+    "500": "busy",
+    "503": "busy",
+    "broken": "garbled",
+    "prose": "bad reply",
+    "empty": "empty",
+    "noise": "bad reply",
+    "hang": "timeout",
+    "no_done": "dropped",
+    "cut": "cut",
+    "think": None,
+    "think_field": None,
+    "endless": "garbled",
+    "drip": "timeout",
+    "400": "!refused",
+    "404": "!model missing",
+    "truncate": "!prompt cut",
+}
 OWN = ("no_done", "hang", "endless", "drip", "noise", "empty", "500", "503", "think")  # asked of Ollama alone
 PAIRS = [("ollama:tiny", one) for one in OUTCOMES] + [("openai:m", one) for one in OUTCOMES if one not in OWN]
 
@@ -56,8 +70,12 @@ def test_a_fault_that_stays_is_raised_with_its_history(fault, tmp_path):
             llm.complete(ask(tags={"session": 4}))
     assert caught.value.attempts == server.chats == 3
     (row,) = recorder.rows()
-    assert (row["session"], row["error"], row["attempts"]) == (4, caught.value.kind, 3)
-    assert row["tried"] == [caught.value.kind] * 2 and row["text"] == "" and len(cache) == 0
+    assert row["session"] == 4
+    assert row["error"] == caught.value.kind
+    assert row["attempts"] == 3
+    assert row["tried"] == [caught.value.kind] * 2
+    assert row["text"] == ""
+    assert len(cache) == 0
 
 
 def test_what_is_sent_is_what_was_asked_by_each_endpoints_names():
@@ -65,15 +83,23 @@ def test_what_is_sent_is_what_was_asked_by_each_endpoints_names():
         reply = llm.complete(ask(system=None, options={"top_k": 5}, schema=SCHEMA))
     (body,) = server.bodies
     assert body["options"] == {"num_ctx": 8192, "num_predict": 512, "temperature": 0.3, "top_k": 5, "seed": 1}
-    assert (body["format"], body["keep_alive"]) == (SCHEMA, "30m")
-    assert body["messages"] == [{"role": "user", "content": PROMPT}] and "think" not in body
-    assert (reply.digest, reply.endpoint, reply.cache_hit) == (DIGEST, server.url, False)
+    assert body["format"] == SCHEMA
+    assert body["keep_alive"] == "30m"
+    assert body["messages"] == [{"role": "user", "content": PROMPT}]
+    assert "think" not in body
+    assert reply.digest == DIGEST
+    assert reply.endpoint == server.url
+    assert reply.cache_hit is False
     with OllamaServer(["m"]) as server, LLM("openai:m", host=server.url + "/v1") as llm:
         reply = llm.complete(ask(options={"repeat_penalty": 1.1}, schema=SCHEMA))
     (body,) = server.bodies
-    assert (body["max_tokens"], body["repetition_penalty"], body["seed"]) == (512, 1.1, 1)
-    assert body["response_format"]["json_schema"]["schema"] == SCHEMA and "num_ctx" not in body
-    assert (reply.digest, reply.stop) == ("model:m", "stop")
+    assert body["max_tokens"] == 512
+    assert body["repetition_penalty"] == 1.1
+    assert body["seed"] == 1
+    assert body["response_format"]["json_schema"]["schema"] == SCHEMA
+    assert "num_ctx" not in body
+    assert reply.digest == "model:m"
+    assert reply.stop == "stop"
 
 
 @pytest.mark.parametrize("spec", ["ollama:tiny", "openai:tiny:latest"])
@@ -89,7 +115,9 @@ def test_other_weights_under_the_same_name_are_asked_anew(tmp_path):
     cache = Cache(tmp_path / "cache.sqlite")
     with OllamaServer({"tiny:latest": "a" * 64}) as old, OllamaServer({"tiny:latest": "b" * 64}) as new:
         digests = [LLM("ollama:tiny", host=s.url, cache=cache).complete(ask()).digest for s in (old, new)]
-        assert digests == ["a" * 64, "b" * 64] and (old.chats, new.chats) == (1, 1)
+        assert digests == ["a" * 64, "b" * 64]
+        assert old.chats == 1
+        assert new.chats == 1
         with pytest.raises(LLMError, match="different weights") as caught:
             LLM("ollama:tiny", host=f"{old.url},{new.url}").complete(ask())
         assert caught.value.kind == "refused"
@@ -99,7 +127,9 @@ def test_several_servers_share_the_work_and_one_may_die():
     with OllamaServer(delay=0.01) as one, OllamaServer(delay=0.01) as two:
         llm = LLM("ollama:tiny", host=f"{one.url},{two.url}", slots=2, retry=QUICK)
         llm.gather([ask(f"{PROMPT}{i}") for i in range(8)])
-        assert one.chats > 0 and two.chats > 0 and one.chats + two.chats == 8
+        assert one.chats > 0
+        assert two.chats > 0
+        assert one.chats + two.chats == 8
         one.__exit__()
         replies = llm.gather([ask(f"{PROMPT}again {i}") for i in range(8)])
         llm.close()
@@ -128,14 +158,18 @@ def test_hostile_text_passes_through_and_is_bounded_in_the_log(tmp_path):
     server = OllamaServer(faults=Faults(["noise"]))
     with server, LLM("ollama:tiny", host=server.url, recorder=recorder) as llm:
         reply = llm.complete(ask())
-    assert len(reply.text) > 1_000_000 and "\ud800" not in reply.text and reply.text.startswith(NOISE[:40])
+    assert len(reply.text) > 1_000_000
+    assert "\ud800" not in reply.text
+    assert reply.text.startswith(NOISE[:40])
     export([recorder.path], tmp_path / "llm_calls.jsonl")
     (line,) = (tmp_path / "llm_calls.jsonl").read_text(encoding="utf-8").splitlines()
-    assert json.loads(line)["text_cut"] is True and len(line) < 25_000
+    assert json.loads(line)["text_cut"] is True
+    assert len(line) < 25_000
 
 
 def test_usage_adds_up(tmp_path):
-    cache, recorder = Cache(tmp_path / "cache.sqlite"), Recorder(tmp_path / "calls.sqlite")
+    cache = Cache(tmp_path / "cache.sqlite")
+    recorder = Recorder(tmp_path / "calls.sqlite")
     server = OllamaServer(faults=Faults(["", "500", "", "400"]))
     llm = LLM("ollama:tiny", host=server.url, cache=cache, recorder=recorder, retry=QUICK)
     with server, llm:
@@ -145,11 +179,15 @@ def test_usage_adds_up(tmp_path):
             llm.complete(ask("refused"))
     table = usage(recorder.rows())
     (row,) = table.to_dict("records")
-    assert (row["calls"], row["cache_hits"], row["failed"], row["attempts"]) == (4, 1, 1, 1 + 2 + 0 + 1)
+    assert row["calls"] == 4
+    assert row["cache_hits"] == 1
+    assert row["failed"] == 1
+    assert row["attempts"] == 1 + 2 + 0 + 1
     assert row["tokens_in"] == sum(reply.tokens_in or 0 for reply in replies)
     assert row["tokens_out"] == sum(reply.tokens_out or 0 for reply in replies)
     assert row["seconds"] == pytest.approx(sum(reply.seconds for reply in replies), abs=1e-5)
-    assert usage([]).empty and list(usage([])) == list(table)
+    assert usage([]).empty
+    assert list(usage([])) == list(table)
     refused("no call log", usage, tmp_path / "none.jsonl")
 
 
@@ -165,4 +203,5 @@ def test_logs_of_several_workers_are_joined_in_order(tmp_path):
 def test_memory_is_freed_on_the_servers_that_are_left():
     with OllamaServer() as server, LLM("ollama:tiny", host=f"127.0.0.1:1,{server.url}") as llm:
         llm.backend.unload()
-        assert server.counts["unload"] == 1 and server.chats == 0
+        assert server.counts["unload"] == 1
+        assert server.chats == 0

@@ -15,10 +15,13 @@ from tests.helpers.engine import CONTEXT, Engine
 OPTIONS = {"num_ctx": CONTEXT, "num_predict": 60, "temperature": 1.0}
 SCHEMA = {
     "type": "object",
-    "properties": {"evidence": {"type": "string", "maxLength": 20}, "score": {"type": "integer", "minimum": 1, "maximum": 5}},
+    "properties": {
+        "evidence": {"type": "string", "maxLength": 20},
+        "score": {"type": "integer", "minimum": 1, "maximum": 5},
+    },
     "required": ["evidence", "score"],
     "additionalProperties": False,
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +33,8 @@ def engine(tmp_path_factory):
 @pytest.fixture
 def llm(engine):
     retry = Retry(first=0, longest=0)
-    with LLM(f"ollama:{engine.model}", host=engine.url, options=OPTIONS, retry=retry) as made:
-        yield made
+    with LLM(f"ollama:{engine.model}", host=engine.url, options=OPTIONS, retry=retry) as built:
+        yield built
 
 
 def ask(text, seed=1, **rest):
@@ -43,17 +46,22 @@ def test_preflight_knows_it_and_its_own_endpoint_speaks_openai(engine, llm):
     assert preflight([need]) == {need.spec: engine.digest}
     assert llm.backend.context_limit() == CONTEXT == OPTIONS["num_ctx"]
     with LLM(f"openai:{engine.model}", host=engine.openai_url, options=OPTIONS) as own:
-        first, second = own.complete(ask("hello")), own.complete(ask("hello"))
-    assert first.text == second.text and first.tokens_out == 60
+        first = own.complete(ask("hello"))
+        second = own.complete(ask("hello"))
+    assert first.text == second.text
+    assert first.tokens_out == 60
 
 
 def test_seeds_tokens_stops_and_schemas_are_the_engines_own(llm, engine):
     texts = [llm.complete(ask("hello", seed)).text for seed in (1, 1, 2, 3)]
-    assert texts[0] == texts[1] and len({*texts}) == 3
+    assert texts[0] == texts[1]
+    assert len({*texts}) == 3
     reply = llm.complete(ask("hello there"))
     sent = "<user>hello there</user>\n<assistant>"
     assert reply.tokens_in == len(sent) + 1  # a token a byte, and the one that begins
-    assert (reply.tokens_out, reply.stop, reply.digest) == (60, "length", engine.digest)
+    assert reply.tokens_out == 60
+    assert reply.stop == "length"
+    assert reply.digest == engine.digest
     for seed in range(5):
         reply = llm.complete(ask("score it", seed, schema=SCHEMA, options={"num_predict": 800}))
         assert 1 <= json.loads(reply.text)["score"] <= 5
@@ -62,8 +70,10 @@ def test_seeds_tokens_stops_and_schemas_are_the_engines_own(llm, engine):
 def test_a_prompt_beyond_the_context_is_an_error_and_never_cut(llm):
     with pytest.raises(LLMError) as ours:
         llm.complete(ask("word " * 12_000))
-    assert ours.value.kind == "prompt too long" and "raise num_ctx" in str(ours.value)
+    assert ours.value.kind == "prompt too long"
+    assert "raise num_ctx" in str(ours.value)
     with pytest.raises(LLMError) as theirs:  # a token a byte: more than our estimate
         llm.complete(ask("longer" * 3_000))
-    assert theirs.value.kind == "prompt too long" and theirs.value.attempts == 1
+    assert theirs.value.kind == "prompt too long"
+    assert theirs.value.attempts == 1
     assert "context" in str(theirs.value)

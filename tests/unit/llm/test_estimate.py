@@ -30,9 +30,9 @@ def test_hours_are_calls_times_seconds_over_those_really_at_once():
     assert crs["hours"] == pytest.approx(20_000 * 2 / 8 / 3600)  # 1.39
     assert judge["hours"] == pytest.approx(3_000 * 6 / 5 / 3600)  # 1.00
     assert everything["hours"] == pytest.approx(crs["hours"] + judge["hours"])
-    assert (everything["calls"], everything["tokens_in"], everything["tokens_out"]) == (
-        23_000, 10.0 + 6.0, 1.2 + 0.24,
-    )  # fmt: skip
+    assert everything["calls"] == 23_000
+    assert everything["tokens_in"] == 10.0 + 6.0
+    assert everything["tokens_out"] == 1.2 + 0.24
     three_waited_for_one_slot = {("crs", "m"): Cost(500.0, 60.0, 3.0, 3.0)}
     hours = [estimate([Work("crs", "m", 3600, n)], three_waited_for_one_slot)["hours"][0] for n in (1, 3, 16)]
     assert hours == pytest.approx([3.0, 1.0, 1.0])
@@ -68,76 +68,116 @@ def test_costs_come_from_calls_that_were_made():
 
 def test_an_agents_calls_are_taken_from_the_log_and_costs_are_those_of_a_mode():
     rows = [
-        {**ROW, "model": "m", "system": system, "session": 0, "turn": turn, "step": step, "tokens_in": tokens,
-         "seconds_all": 1.0, "began": 0.0}
+        {
+            **ROW,
+            "model": "m",
+            "system": system,
+            "session": 0,
+            "turn": turn,
+            "step": step,
+            "tokens_in": tokens,
+            "seconds_all": 1.0,
+            "began": 0.0,
+        }
         for system, turn, step, tokens in [
-            ("agent:m", 1, 0, 100), ("agent:m", 1, 1, 300), ("agent:m", 2, 0, 200), ("closed:m", 1, 0, 900),
+            ("agent:m", 1, 0, 100),
+            ("agent:m", 1, 1, 300),
+            ("agent:m", 2, 0, 200),
+            ("closed:m", 1, 0, 900),
         ]
-    ]  # fmt: skip
+    ]
     known = costs(rows)
-    assert known["crs", "agent:m"].a_turn == 1.5 and known["crs", "agent:m"].tokens_in == 200
-    assert known["crs", "closed:m"].a_turn == 1 and known["crs", "closed:m"].tokens_in == 900
+    assert known["crs", "agent:m"].a_turn == 1.5
+    assert known["crs", "agent:m"].tokens_in == 200
+    assert known["crs", "closed:m"].a_turn == 1
+    assert known["crs", "closed:m"].tokens_in == 900
     table = estimate([Work("crs", "agent:m", 600, turns=100), Work("crs", "free:m", 100)], known)
     assert list(table["calls"]) == [150, 100, 250]  # of at most 600
-    assert table["tokens_in"][0] == 150 * 200 / 1e6 and math.isnan(table["hours"][1])
+    assert table["tokens_in"][0] == 150 * 200 / 1e6
+    assert math.isnan(table["hours"][1])
     assert list(estimate([Work("crs", "agent:m", 600, turns=100)], {})["calls"]) == [600, 600]
 
 
 def test_all_is_well():
     with OllamaServer(["gemma:2b", "qwen"], context=4096) as server:
         host: dict[str, Any] = {"settings": {"host": server.url}}
-        found = preflight([
-            Need("crs", "ollama:gemma:2b", {"num_ctx": 4096}, prompt=1000, **host),
-            Need("judge", "openai:qwen", {"num_ctx": 2048}, **host),
-            Need("user", "template"),
-        ])  # fmt: skip
-        limits = [LLM(spec, host=server.url).backend.context_limit() for spec in list(found)[:2]]
-    assert found == {"ollama:gemma:2b": DIGEST, "openai:qwen": "model:qwen", "template": "template-1"}
-    assert (limits, LLM("template").backend.context_limit(), server.chats) == ([4096, 4096], None, 0)
+        result = preflight(
+            [
+                Need("crs", "ollama:gemma:2b", {"num_ctx": 4096}, prompt=1000, **host),
+                Need("judge", "openai:qwen", {"num_ctx": 2048}, **host),
+                Need("user", "template"),
+            ]
+        )
+        limits = [LLM(spec, host=server.url).backend.context_limit() for spec in list(result)[:2]]
+    assert result == {"ollama:gemma:2b": DIGEST, "openai:qwen": "model:qwen", "template": "template-1"}
+    assert limits == [4096, 4096]
+    assert LLM("template").backend.context_limit() is None
+    assert server.chats == 0
 
 
 def test_all_that_is_missing_is_said_at_once():
     with OllamaServer(["gemma:2b"], context=4096) as server, OllamaServer(version="0.3.14") as old:
         host: dict[str, Any] = {"settings": {"host": server.url}}
         with pytest.raises(RunError) as caught:
-            preflight([
-                Need("crs", "ollama:gemma:7b", **host),
-                Need("crs", "ollama:gemma:2b", {"num_ctx": 8192}, **host),
-                Need("judge", "ollama:gemma:2b", {"num_ctx": 4096, "num_predict": 96}, 5000, **host),
-                Need("topics", "ollama:tiny", settings={"host": old.url}),
-                Need("user", "openai:vicuna", **host),
-                Need("user", "ollama:tiny", settings={"host": "127.0.0.1:1"}),
-                Need("user", "olama:tiny"),
-            ])  # fmt: skip
+            preflight(
+                [
+                    Need("crs", "ollama:gemma:7b", **host),
+                    Need("crs", "ollama:gemma:2b", {"num_ctx": 8192}, **host),
+                    Need("judge", "ollama:gemma:2b", {"num_ctx": 4096, "num_predict": 96}, 5000, **host),
+                    Need("topics", "ollama:tiny", settings={"host": old.url}),
+                    Need("user", "openai:vicuna", **host),
+                    Need("user", "ollama:tiny", settings={"host": "127.0.0.1:1"}),
+                    Need("user", "olama:tiny"),
+                ]
+            )
     said = str(caught.value)
     assert "7 things are missing" in said
-    assert "did you mean 'gemma:2b'" in said and "ollama pull gemma:7b" in said
+    assert "did you mean 'gemma:2b'" in said
+    assert "ollama pull gemma:7b" in said
     assert "context of 4096 tokens, num_ctx asks for 8192" in said
     assert "set num_ctx to 5096 or more" in said  # 5000 of prompt + 96 of answer
-    assert "is 0.3.14" in said and "update it to 0.5.0" in said and "serves gemma:2b, not vicuna" in said
-    assert "127.0.0.1:1" in said and "did you mean 'ollama'" in said and len(said.splitlines()) == 8
+    assert "is 0.3.14" in said
+    assert "update it to 0.5.0" in said
+    assert "serves gemma:2b, not vicuna" in said
+    assert "127.0.0.1:1" in said
+    assert "did you mean 'ollama'" in said
+    assert len(said.splitlines()) == 8
 
 
-@pytest.mark.parametrize(("given", "expected"), [
-    ("gpu1", ("http://gpu1:11434",)),
-    ("gpu1:8080, https://gpu2 ,", ("http://gpu1:8080", "https://gpu2")),
-    ("0.0.0.0", ("http://127.0.0.1:11434",)),
-    (":5000", ("http://127.0.0.1:5000",)),
-    ("[::1]:5000", ("http://[::1]:5000",)),
-    ("::1", ("http://[::1]:11434",)),
-    ("http://gpu1:80/api/", ("http://gpu1:80/api",)),
-])  # fmt: skip
-def test_addresses_are_read_as_people_write_them(given, expected):
-    assert http.parse(given, port=11434, variable="OLLAMA_HOST") == expected
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ("gpu1", ("http://gpu1:11434",)),
+        ("gpu1:8080, https://gpu2 ,", ("http://gpu1:8080", "https://gpu2")),
+        ("0.0.0.0", ("http://127.0.0.1:11434",)),
+        (":5000", ("http://127.0.0.1:5000",)),
+        ("[::1]:5000", ("http://[::1]:5000",)),
+        ("::1", ("http://[::1]:11434",)),
+        ("http://gpu1:80/api/", ("http://gpu1:80/api",)),
+    ],
+)
+def test_addresses_are_read_as_people_write_them(values, expected):
+    assert http.parse(values, port=11434, variable="OLLAMA_HOST") == expected
 
 
-@pytest.mark.parametrize("given", [
-    "", " , ", "ftp://gpu1", "gpu1:port", "a,a", "a b", "http://me:s3cret@gpu1", "http://gpu1/?key=s3cret",
-    "gpu1#s3cret", "http://gpu1:8000/v1;s3cret",
-])  # fmt: skip
-def test_addresses_that_cannot_be_used_are_refused(given):
+@pytest.mark.parametrize(
+    "values",
+    [
+        "",
+        " , ",
+        "ftp://gpu1",
+        "gpu1:port",
+        "a,a",
+        "a b",
+        "http://me:s3cret@gpu1",
+        "http://gpu1/?key=s3cret",
+        "gpu1#s3cret",
+        "http://gpu1:8000/v1;s3cret",
+    ],
+)
+def test_addresses_that_cannot_be_used_are_refused(values):
     with pytest.raises(InputError) as caught:
-        http.parse(given, port=11434, variable="OLLAMA_HOST")
+        http.parse(values, port=11434, variable="OLLAMA_HOST")
     assert "s3cret" not in str(caught.value)
 
 
@@ -155,9 +195,9 @@ def test_the_table_of_errors_is_that_of_the_code():
     section = TEXT.split("## What is tried again")[1].split("\n## ")[0]
     lines = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
     rows = [[cell.strip() for cell in line] for line in lines]
-    told = {row[0]: row[2] for row in rows[2:]}
-    assert list(told.items()) == list(REMEDIES.items())[: len(told)]
-    assert list(REMEDIES)[len(told) :] == ["wrong answer", "crashed", "too slow", "not started"]
+    text = {row[0]: row[2] for row in rows[2:]}
+    assert list(text.items()) == list(REMEDIES.items())[: len(text)]
+    assert list(REMEDIES)[len(text) :] == ["wrong answer", "crashed", "too slow", "not started"]
 
 
 def test_backends_and_numbers_are_those_of_the_code():
@@ -167,7 +207,9 @@ def test_backends_and_numbers_are_those_of_the_code():
     words = " ".join(TEXT.split())
     for said in (
         f"up to {policy.waits} more times, after pauses of {policy.first} s that double up to {policy.longest:g} s",
-        f"at once, up to {policy.seeds} more times", f"`num_ctx` is {DEFAULTS['num_ctx']} unless",
-        f"bounded at {TEXT_LIMIT:,} characters", f"shortened at {TURN_LIMITS[0]:,} characters",
-    ):  # fmt: skip
+        f"at once, up to {policy.seeds} more times",
+        f"`num_ctx` is {DEFAULTS['num_ctx']} unless",
+        f"bounded at {TEXT_LIMIT:,} characters",
+        f"shortened at {TURN_LIMITS[0]:,} characters",
+    ):
         assert said in words

@@ -23,14 +23,13 @@ from tests.helpers import refused
 from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.scripted import failing
 
-SCHEMA = {
-    "type": "object", "properties": {"score": {"type": "integer", "minimum": 1, "maximum": 5}}, "required": ["score"],
-}  # fmt: skip
+SCORE = {"type": "integer", "minimum": 1, "maximum": 5}
+SCHEMA = {"type": "object", "properties": {"score": SCORE}, "required": ["score"]}
 PROMPT = "Choose one:\n- [m1] Heat (1995), crime\n- [m2] Ronin (1998), action\n2. Fargo (1996)\nno: (1990)\n"
 
 
-def prompt(text, **rest):
-    return Request.ask("crs", text, **rest)
+def prompt(text, **more):
+    return Request.ask("crs", text, **more)
 
 
 @given(st.lists(st.text(max_size=80), max_size=5))
@@ -39,52 +38,84 @@ def test_the_lower_bound_never_passes_the_upper(texts):
     assert tokens_at_least(messages) <= tokens_at_most(messages)
 
 
-def test_a_prompt_must_fit_and_be_read_whole():
+def test_tokens_are_counted_from_bytes_and_words():
+    messages = [Message("system", "be kind"), Message("user", "a movie with Amélie")]
+    assert tokens_at_least(messages) == 2 + 4
+    # ceil(7/3) + 16 = 19, and 20 bytes (é takes two): ceil(20/3) + 16 = 23
+    assert tokens_at_most(messages) == 19 + 23
+
+
+def test_a_prompt_must_fit():
     options = {"num_ctx": 100, "num_predict": 60}
     assert room(options) == 40
     check_fits(prompt("x" * 72, options=options))  # 24 + 16 = 40
     with failing("prompt too long", "may take 41 tokens, num_ctx less num_predict leaves 40"):
         check_fits(prompt("x" * 73, options=options))
+
+
+def test_a_prompt_must_be_read_whole():
     check_read(prompt("one two three"), 3)
     check_read(prompt("one two three"), None)
     with failing("prompt cut", "read 2 tokens of a crs prompt of 3 words"):
         check_read(prompt("one two three"), 2)
-    messages = [Message("system", "be kind"), Message("user", "a movie with Amélie")]
-    # at least: 2 + 4 words; at most: ceil(7/3) + 16 = 19, and 20 bytes (é takes two): ceil(20/3) + 16 = 23
-    assert tokens_at_least(messages) == 6 and tokens_at_most(messages) == 19 + 23
 
 
-@pytest.mark.parametrize("options", [
-    {"num_predict": -1}, {"num_ctx": 0}, {"num_ctx": True}, {"num_ctx": 4096.0}, {"num_ctx": 64, "num_predict": 64},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_predict": -1},
+        {"num_ctx": 0},
+        {"num_ctx": True},
+        {"num_ctx": 4096.0},
+        {"num_ctx": 64, "num_predict": 64},
+    ],
+)
 def test_impossible_sizes_are_refused(options):
     refused("num_", room, options)
 
 
-def attempts(policy, request, kind, most=9):
-    """The requests that follow where every attempt fails in the same way."""
-    found, error = [], LLMError(kind, "x")
-    while len(found) < most and (after := policy.following(request, error, [kind] * len(found))):
-        found.append(request := after)
-    return found
+def following(policy, request, kind):
+    """The requests that follow where every attempt fails in the same way, nine at most."""
+    error = LLMError(kind, "x")
+    requests = []
+    while len(requests) < 9:
+        request = policy.following(request, error, [kind] * len(requests))
+        if request is None:
+            break
+        requests.append(request)
+    return requests
 
 
-def test_each_kind_of_error_is_retried_as_the_table_says():
-    asked = prompt("a", seed=1)
-    assert attempts(Retry(waits=2), asked, "busy") == [asked, asked]
-    assert Retry(waits=2).following(asked, LLMError("busy", "b"), ["empty", "dropped"]) is asked
-    first = [one.seed for one in attempts(Retry(seeds=2), prompt("a", seed=1), "empty")]
-    assert len(first) == 2 == len({*first}) and 1 not in first
-    assert first == [one.seed for one in attempts(Retry(seeds=2), prompt("a", seed=1), "bad reply")]
-    assert [one.seed for one in attempts(Retry(seeds=2), prompt("a"), "empty")] == [None, None]
+def test_trouble_on_the_way_is_tried_again_with_the_same_request():
+    request = prompt("a", seed=1)
+    assert following(Retry(waits=2), request, "busy") == [request, request]
+    assert Retry(waits=2).following(request, LLMError("busy", "b"), ["empty", "dropped"]) is request
+    assert following(Retry(), request, "refused") == []
+
+
+def test_a_bad_reply_is_asked_for_with_other_seeds():
+    seeds = [request.seed for request in following(Retry(seeds=2), prompt("a", seed=1), "empty")]
+    assert len({*seeds, 1}) == 3
+    again = [request.seed for request in following(Retry(seeds=2), prompt("a", seed=1), "bad reply")]
+    assert again == seeds
+    without = following(Retry(seeds=2), prompt("a"), "empty")
+    assert [request.seed for request in without] == [None, None]
+
+
+@pytest.mark.parametrize(("context", "enlarged"), [(1000, [200]), (150, [133]), (117, [])])
+def test_a_cut_reply_gets_more_room_once_as_the_context_allows(context, enlarged):
     # 17 tokens of prompt in 150: 133 are left; where nothing is left there is no second attempt
-    for context, room_after in ((1000, [200]), (150, [133]), (117, [])):
-        asked = prompt("a", options={"num_ctx": context, "num_predict": 100})
-        assert [one.options["num_predict"] for one in attempts(Retry(), asked, "cut")] == room_after
-    assert attempts(Retry(), prompt("a"), "refused") == []
-    for error in (InputError("i"), KeyError("k")):
-        with pytest.raises(type(error)):
-            persist(Retry(), prompt("a"), Mock(side_effect=error), Event())
+    request = prompt("a", options={"num_ctx": context, "num_predict": 100})
+    requests = following(Retry(), request, "cut")
+    assert [request.options["num_predict"] for request in requests] == enlarged
+
+
+@pytest.mark.parametrize("error", [InputError("i"), KeyError("k")])
+def test_other_errors_are_not_tried_again(error):
+    attempt = Mock(side_effect=error)
+    with pytest.raises(type(error)):
+        persist(Retry(), prompt("a"), attempt, Event())
+    assert attempt.call_count == 1
 
 
 def pause(policy, error, attempt=1):
@@ -95,90 +126,118 @@ def pause(policy, error, attempt=1):
     return policy.pause(state)
 
 
-def test_pauses_double_up_to_the_longest_and_keep_to_what_the_server_asks():
+@pytest.mark.parametrize(("attempt", "low"), [(1, 0.5), (2, 1.0), (3, 2.0), (4, 4.0), (5, 4.0)])
+def test_pauses_double_up_to_the_longest(attempt, low):
     policy = Retry(waits=6, first=0.5, longest=4.0)
-    for attempt, low in enumerate((0.5, 1.0, 2.0, 4.0, 4.0), 1):  # each with up to 0.5 s by chance
-        assert low <= pause(policy, LLMError("busy", "b"), attempt) <= low + 0.5
+    assert low <= pause(policy, LLMError("busy", "b"), attempt) <= low + 0.5  # which is by chance
+
+
+def test_pauses_keep_to_what_the_server_asks():
+    policy = Retry(waits=6, first=0.5, longest=4.0)
     assert 3.0 <= pause(policy, LLMError("busy", "b", pause=3.0)) <= 3.5
     assert 4.0 <= pause(policy, LLMError("busy", "b", pause=99.0)) <= 4.5
     assert pause(policy, LLMError("empty", "e")) == 0.0  # waiting would not help
     assert pause(Retry(first=0.0, longest=0.0), LLMError("busy", "b")) == 0.0
 
 
+@pytest.mark.parametrize("kind", REMEDIES)
+def test_the_word_of_an_error_is_plain(kind):
+    assert re.fullmatch(r"[a-z ]+", kind)
+
+
 def test_an_error_has_a_word_of_the_table_and_crosses_processes_whole():
-    assert all(re.fullmatch(r"[a-z ]+", kind) for kind in REMEDIES)
     error = LLMError("busy", "later", pause=3.0)
     error.tried = ("dropped",)
     again = pickle.loads(pickle.dumps(error))
-    facts = (again.kind, again.remedy, again.pause, again.tried, str(again))
-    assert facts == ("busy", "wait", 3.0, ("dropped",), "later")
+    assert str(again) == "later"
+    assert again.__dict__ == error.__dict__
+    assert again.remedy == "wait"
     with pytest.raises(KeyError):
         LLMError("no such word", "x")
 
 
-@pytest.mark.parametrize(("said", "text", "thinking"), [
-    ("<think>two steps</think>\nHeat.", "Heat.", "two steps"),
-    ("  <THINK>a</THINK><thinking>b</thinking>Heat.", "Heat.", "a\nb"),
-    ("<think>never closed, Heat", "", "never closed, Heat"),
-    ("opened in the template</think>Heat.", "Heat.", "opened in the template"),
-    ('{"reply": "a </think> b"}', '{"reply": "a </think> b"}', ""),
-    ("I think <b>Heat</b>.", "I think <b>Heat</b>.", ""),
-    ("", "", ""),
-])  # fmt: skip
-def test_thinking_is_split_off(said, text, thinking):
-    assert split_thinking(said) == (text, thinking)
+@pytest.mark.parametrize(
+    ("reply", "text", "thinking"),
+    [
+        ("<think>two steps</think>\nHeat.", "Heat.", "two steps"),
+        ("  <THINK>a</THINK><thinking>b</thinking>Heat.", "Heat.", "a\nb"),
+        ("<think>never closed, Heat", "", "never closed, Heat"),
+        ("opened in the template</think>Heat.", "Heat.", "opened in the template"),
+        ('{"reply": "a </think> b"}', '{"reply": "a </think> b"}', ""),
+        ("I think <b>Heat</b>.", "I think <b>Heat</b>.", ""),
+        ("", "", ""),
+    ],
+)
+def test_thinking_is_split_off(reply, text, thinking):
+    assert split_thinking(reply) == (text, thinking)
 
 
-def test_fences_and_thinking_are_taken_off_and_a_cut_reply_fails_a_schema():
+def test_thinking_that_the_server_split_off_comes_first():
     assert split_thinking("<think>more</think>Heat.", "first") == ("Heat.", "first\nmore")
+
+
+def test_fences_are_taken_off_and_a_cut_reply_fails_a_schema():
     assert checked('```json\n{"score": 4}\n```', "stop", SCHEMA) == '{"score": 4}'
     assert checked("Heat is a film by", "length", None) == "Heat is a film by"
     with failing("cut"):
         checked('{"score": 4}', "length", SCHEMA)
 
 
-@pytest.mark.parametrize(("text", "where"), [
-    ('{"score": 6}', "at score: 6 is greater than the maximum of 5"),
-    ('{"score": "4"}', "at score: '4' is not of type 'integer'"),
-    ("{}", "at the top: 'score' is a required property"),
-    ("I give it a 4", "not JSON"),
-    ("[" * 100_000, "not JSON"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ('{"score": 6}', "at score: 6 is greater than the maximum of 5"),
+        ('{"score": "4"}', "at score: '4' is not of type 'integer'"),
+        ("{}", "at the top: 'score' is a required property"),
+        ("I give it a 4", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+    ],
+)
 def test_a_reply_that_breaks_the_schema_says_where(text, where):
     with failing("bad reply", where) as caught:
         checked(text, "stop", SCHEMA)
-    assert caught.value.text == text and len(str(caught.value)) < 500
+    assert caught.value.text == text
+    assert len(str(caught.value)) < 500
 
 
-def test_the_template_offers_what_the_prompt_offers_and_keeps_a_schema():
+def test_the_template_recommends_what_the_prompt_offers_or_repeats_its_block():
     assert OFFERED.findall(PROMPT) == [("m1", "Heat"), ("m2", "Ronin"), ("", "Fargo")]
-    named = {answer(PROMPT, None, seed).split("How about ")[1].split("?")[0] for seed in range(40)}
-    assert named == {"Heat", "Ronin", "Fargo"}
+    titles = set()
+    for seed in range(40):
+        titles.add(answer(PROMPT, None, seed).split("How about ")[1].split("?")[0])
+    assert titles == {"Heat", "Ronin", "Fargo"}
     block = "Say this, in this order:\n- I like it\n- more, please\n\nrest"
     assert answer(block, None, 0) == "I like it more, please"
     assert answer("nothing to go by", None, 0) == "Noted."
-    schema = {
-        "type": "object",
-        "$defs": {"S": {"type": "object", "properties": {"score": {"type": "integer", "minimum": 1, "maximum": 5}}}},
-        "properties": {
-            "reply": {"type": "string"}, "ids": {"type": "array", "items": {"type": "string", "enum": ["m1", "m2"]}},
-            "a": {"$ref": "#/$defs/S"}, "b": {"anyOf": [{"type": "boolean"}, {"type": "null"}]},
-            "c": {"const": 3}, "d": {"type": "array", "items": {"type": "number"}, "minItems": 2},
-        },
-        "required": ["reply", "ids", "a", "b", "c", "d"],
-    }  # fmt: skip
-    asked = (prompt(PROMPT, seed=seed, schema=schema) for seed in range(30))
-    seen = [json.loads(LLM("template").complete(request).text) for request in asked]
-    assert {record["a"]["score"] for record in seen} == {1, 2, 3, 4, 5}
-    for record in seen:
-        named = [one for one, title in OFFERED.findall(PROMPT) if title in record["reply"]]
-        assert len(named) == 1 and record["ids"][0] in ("m1", "m2")
+
+
+def test_the_template_keeps_a_schema():
+    texts = {"type": "array", "items": {"type": "string", "enum": ["m1", "m2"]}}
+    properties = {
+        "reply": {"type": "string"},
+        "ids": texts,
+        "a": {"$ref": "#/$defs/S"},
+        "b": {"anyOf": [{"type": "boolean"}, {"type": "null"}]},
+        "c": {"const": 3},
+        "d": {"type": "array", "items": {"type": "number"}, "minItems": 2},
+    }
+    schema = {"type": "object", "$defs": {"S": SCHEMA}, "properties": properties, "required": [*properties]}
+    scores = set()
+    for seed in range(30):
+        reply = LLM("template").complete(prompt(PROMPT, seed=seed, schema=schema))
+        record = json.loads(reply.text)
+        scores.add(record["a"]["score"])
+        named = [item for item, title in OFFERED.findall(PROMPT) if title in record["reply"]]
+        assert len(named) == 1
+        assert record["ids"][0] in ("m1", "m2")
         assert named[0] in ("", record["ids"][0])  # the id and the words speak of the same movie
+    assert scores == {1, 2, 3, 4, 5}
 
 
 def test_a_replay_does_not_choose_between_models_and_needs_calls(tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
-    folder, request = tmp_path / "movies" / "two", prompt("hi", seed=1)
+    folder = tmp_path / "movies" / "two"
+    request = prompt("hi", seed=1)
     recorder = Recorder(folder / "calls.sqlite")
     for name in "ab":
         server = OllamaServer([f"{name}:1"], answer=lambda *_, name=name: f"from {name}")
@@ -202,6 +261,6 @@ def test_a_log_of_the_package_is_replayed_by_name(tmp_path, monkeypatch):
     calls.kept("mine").parent.mkdir()
     calls.kept("mine").write_bytes(gzip.compress((tmp_path / "llm_calls.jsonl").read_bytes()))
     replay = LLM("replay:mine")
-    assert replay.complete(Request.ask("user", "b", seed=1)).text == "two"
+    assert replay.complete(prompt("b", seed=1)).text == "two"
     with failing("not recorded"):
         replay.complete(prompt("c", seed=1))

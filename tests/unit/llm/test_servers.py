@@ -31,16 +31,24 @@ KEY = "sk-Live/9+e=~kQ7zXwVuT"
 TIMEOUT = 0.5
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 DRIPS = {
-    "status": (b"", b"H"), "header": (HEAD + b"x: ", b"y"), "headers": (HEAD, b"x: y\r\n"),
-    "100": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"), "103": (b"", b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n"),
-    "body": (HEAD + b"content-length: 9999\r\n\r\n", b" "), "no length": (HEAD + b"\r\n", b" "),
-    "silent": (HEAD, b""), "nothing": (b"", b""),
-}  # fmt: skip
+    "status": (b"", b"H"),
+    "header": (HEAD + b"x: ", b"y"),
+    "headers": (HEAD, b"x: y\r\n"),
+    "100": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "103": (b"", b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n"),
+    "body": (HEAD + b"content-length: 9999\r\n\r\n", b" "),
+    "no length": (HEAD + b"\r\n", b" "),
+    "silent": (HEAD, b""),
+    "nothing": (b"", b""),
+}
 ECHOES = {
-    "plain": KEY, "percent": quote(KEY, safe=""), "escaped": "".join(f"\\u{ord(one):04x}" for one in KEY),
+    "plain": KEY,
+    "percent": quote(KEY, safe=""),
+    "escaped": "".join(f"\\u{ord(one):04x}" for one in KEY),
     "base64": base64.b64encode(f"Bearer {KEY}".encode()).decode(),
-    "shifted": base64.b64encode(f"u:{KEY}!".encode()).decode(), "url": base64.urlsafe_b64encode(KEY.encode()).decode(),
-}  # fmt: skip
+    "shifted": base64.b64encode(f"u:{KEY}!".encode()).decode(),
+    "url": base64.urlsafe_b64encode(KEY.encode()).decode(),
+}
 INSIDE = [base64.b64encode(b"k: "[:n] + KEY.encode()).decode()[6:-6] for n in range(3)]  # of any base64 of it
 AGAIN = Retry(waits=1, seeds=1, first=0.0, longest=0.0)
 REPLY_SCHEMA = {"type": "object", "properties": {"reply": {"type": "string"}}, "required": ["reply"]}
@@ -56,10 +64,13 @@ ALTERNATIVES = (
 )
 FIRST_TOKEN = b'{"token": "A", "logprob": -2, "top_logprobs": ' + ALTERNATIVES + b"}"
 WEIGHED = {
-    "openai:m": BODY.replace(b'"finish_reason"', b'"logprobs": {"content": [' + FIRST_TOKEN + b']}, "finish_reason"'),
+    "openai:m": BODY.replace(
+        b'"finish_reason"', b'"logprobs": {"content": [' + FIRST_TOKEN + b']}, "finish_reason"'
+    ),
     "ollama:m": b'{"model": "m", "message": {"role": "assistant", "content": "A"}, "done": true, "logprobs": ['
-    + FIRST_TOKEN + b"]}",
-}  # fmt: skip
+    + FIRST_TOKEN
+    + b"]}",
+}
 LISTED = b'{"models": [{"model": "m:latest", "digest": "d"}]}'
 
 
@@ -82,16 +93,16 @@ def asked(kind, url):
     try:
         if kind == "http":
             channel = CHANNELS["http"](url.removeprefix("http:") + "/reply", TIMEOUT)
-            said = [{"role": "user", "content": "A drama?"}]
-            found = channel.ask({"session": "00000", "turn": 1, "conversation": said})["reply"]
+            words = [{"role": "user", "content": "A drama?"}]
+            result = channel.ask({"session": "00000", "turn": 1, "conversation": words})["reply"]
         else:
             llm = LLM(f"{kind}:m", host=url, timeout=TIMEOUT, retry=ONCE, weights="")
             if kind == "ollama":
                 llm.backend._digest = "sha256:0"
-            found = llm.complete(Request.ask("crs", "A drama?", seed=1)).text
+            result = llm.complete(Request.ask("crs", "A drama?", seed=1)).text
     except LLMError as error:
-        found = error
-    return time.monotonic() - began, found
+        result = error
+    return time.monotonic() - began, result
 
 
 @pytest.mark.parametrize("kind", GOOD)
@@ -99,8 +110,8 @@ def asked(kind, url):
 def test_a_call_ends_in_its_time_whatever_drips(kind, drip):
     first, more = DRIPS[drip]
     with RawServer(first, drip=more) as server:
-        seconds, found = asked(kind, server.url)
-    assert isinstance(found, LLMError) and found.kind in ("timeout", "too slow"), found
+        seconds, result = asked(kind, server.url)
+    assert isinstance(result, LLMError) and result.kind in ("timeout", "too slow"), result
     assert seconds < TIMEOUT + 1
 
 
@@ -114,8 +125,8 @@ def test_answers_of_wrong_lengths_and_odd_pauses_end_the_call_and_nothing_else(k
     longer = whole.replace(b"content-length: ", b"content-length: 9")
     for answer in (whole[:-9], longer, b"?", b"\0" * 99, *later):
         with RawServer(answer, hang_up=True) as server:
-            seconds, found = asked(kind, server.url)
-        assert isinstance(found, LLMError) and found.pause in (0.0,), (answer, found)
+            seconds, result = asked(kind, server.url)
+        assert isinstance(result, LLMError) and result.pause in (0.0,), (answer, result)
         assert seconds < TIMEOUT + 1
     with RawServer(whole) as server:
         assert asked(kind, server.url)[1] == "Try Heat."
@@ -124,10 +135,12 @@ def test_answers_of_wrong_lengths_and_odd_pauses_end_the_call_and_nothing_else(k
 def calling(kind, name="search"):
     """An answer that calls a tool and says nothing."""
     if kind == "openai":
-        answer, call = openai(None), {"id": "1", "function": {"name": name, "arguments": "{}"}}
+        answer = openai(None)
+        call = {"id": "1", "function": {"name": name, "arguments": "{}"}}
         answer["choices"][0]["message"]["tool_calls"] = [call]
     else:
-        answer, call = ollama(""), {"function": {"name": name, "arguments": {}}}
+        answer = ollama("")
+        call = {"function": {"name": name, "arguments": {}}}
         answer["message"]["tool_calls"] = [call]
     return http_answer(answer)
 
@@ -135,10 +148,12 @@ def calling(kind, name="search"):
 @pytest.mark.parametrize("kind", ["openai", "ollama"])
 def test_tools_that_nobody_offered_are_a_bad_reply_and_asked_again(kind):
     with RawServer(calling(kind), http_answer(GOOD[kind])) as server:
-        assert asked(kind, server.url)[1] == "Try Heat." and server.connections == 2
+        assert asked(kind, server.url)[1] == "Try Heat."
+        assert server.connections == 2
     with RawServer(calling(kind)) as server:
-        found = asked(kind, server.url)[1]
-    assert found.kind == "bad reply" and "'search', and no tool was offered" in str(found)
+        result = asked(kind, server.url)[1]
+    assert result.kind == "bad reply"
+    assert "'search', and no tool was offered" in str(result)
 
 
 @pytest.mark.parametrize("kind", ["openai", "ollama"])
@@ -149,34 +164,36 @@ def test_a_key_that_a_server_echoes_is_kept_nowhere(kind, echo, tmp_path, monkey
     moved = http_answer(body, "302 Found", f"location: http://x/?key={quote(KEY)}", f"x-key: {KEY}")
     tool = calling(kind, f"search {KEY}")
     for answer in (http_answer(body), http_answer(body, "401 No"), http_answer(body, "500 No"), tool, moved):
-        cache, log = Cache(tmp_path / "cache.sqlite"), Recorder(tmp_path / "calls.sqlite")
+        cache = Cache(tmp_path / "cache.sqlite")
+        log = Recorder(tmp_path / "calls.sqlite")
         with (
             RawServer(answer, pieces=7) as server,
             LLM(f"{kind}:m", host=server.url, send_key=True, retry=ONCE, cache=cache, recorder=log) as llm,
         ):
             llm.backend._digest = "sha256:0"
             try:
-                found = repr(llm.complete(Request.ask("crs", f"A drama? {server.url}", seed=1)))
+                result = repr(llm.complete(Request.ask("crs", f"A drama? {server.url}", seed=1)))
             except LLMError as error:
-                found = str(error)
+                result = str(error)
             assert KEY.encode() in b"".join(server.heads)  # it was sent
         cache.close()
         log.close()
-        kept = found + "".join(path.read_bytes().decode("latin-1") for path in tmp_path.iterdir())
-        assert "[key]" in kept and [form for form in (*ECHOES.values(), *INSIDE) if form in kept] == []
+        stored = result + "".join(path.read_bytes().decode("latin-1") for path in tmp_path.iterdir())
+        assert "[key]" in stored
+        assert [form for form in (*ECHOES.values(), *INSIDE) if form in stored] == []
 
 
 @pytest.mark.parametrize("logprob", ["1000", "1e999", "NaN", "0.5"])
 def test_odd_numbers_of_a_server_are_failed_calls(logprob):
     four = f'"token": "4", "logprob": {logprob}'
-    told = f'"logprobs": {{"content": [{{{four}, "top_logprobs": [{{{four}}}]}}]}}, "finish_reason"'
-    weighed = json.dumps(openai("4")).replace('"finish_reason"', told)
-    with talking(http_answer(weighed), retry=ONCE) as llm, pytest.raises(LLMError) as found:
+    text = f'"logprobs": {{"content": [{{{four}, "top_logprobs": [{{{four}}}]}}]}}, "finish_reason"'
+    weighed = json.dumps(openai("4")).replace('"finish_reason"', text)
+    with talking(http_answer(weighed), retry=ONCE) as llm, pytest.raises(LLMError) as result:
         llm.complete(Request.ask("judge", "A level?", seed=1, choices=("4", "5")))
-    assert found.value.kind in ("bad reply", "garbled")
+    assert result.value.kind in ("bad reply", "garbled")
     for length in ("Infinity", '"many"', "[1]", "1e400", "{}"):
-        told = http_answer(f'{{"model_info": {{"a.context_length": {length}}}}}')
-        answers = http_answer({"version": "0.6.0"}), told
+        text = http_answer(f'{{"model_info": {{"a.context_length": {length}}}}}')
+        answers = http_answer({"version": "0.6.0"}), text
         with talking(*answers, kind="ollama", timeout=TIMEOUT) as llm, failing("garbled", "no chat answer"):
             llm.backend.context_limit()
 
@@ -195,22 +212,29 @@ def talking(*answers, kind="openai", **how):
 DEEP = '{"model": "m", "choices": ' + "[" * 100_000 + "]" * 100_000 + "}"
 LONG = json.dumps(openai()).replace("null", '{"prompt_tokens": ' + "9" * 5_000 + "}")
 POISON = {
-    "deep": (DEEP, "garbled"), "5,000 digits": (LONG, "garbled"), "not JSON": ("{", "garbled"),
-    "a list": ("[1]", "garbled"), "null": ("null", "garbled"), "binary": (b"\x80\xff", "garbled"),
+    "deep": (DEEP, "garbled"),
+    "5,000 digits": (LONG, "garbled"),
+    "not JSON": ("{", "garbled"),
+    "a list": ("[1]", "garbled"),
+    "null": ("null", "garbled"),
+    "binary": (b"\x80\xff", "garbled"),
     "usage is a list": (openai(usage=[1]), "garbled"),
     "tokens as text": (openai(usage={"prompt_tokens": "twelve"}), "garbled"),
     "tokens below zero": (openai(usage={"completion_tokens": -1}), "garbled"),
     "tokens true": (openai(usage={"prompt_tokens": True}), "garbled"),
-    "content a number": (openai(17), "garbled"), "content true": (openai(True), "garbled"),
+    "content a number": (openai(17), "garbled"),
+    "content true": (openai(True), "garbled"),
     "content an object": (openai({"text": "x"}), "garbled"),
     "content an image": (openai([{"type": "image_url", "image_url": {"url": "x"}}]), "garbled"),
-    "no choices": ({"choices": []}, "garbled"), "choices a text": ({"choices": "x"}, "garbled"),
+    "no choices": ({"choices": []}, "garbled"),
+    "choices a text": ({"choices": "x"}, "garbled"),
     "another model": (openai(model="other"), "other model"),
     "filtered": (openai(stop="content_filter"), "filtered"),
     "refused": ({"choices": [{"message": {"content": None, "refusal": "I cannot."}}]}, "filtered"),
-    "too long": (openai("x" * 2_000_001), "bad reply"), "10 MB": (openai("x" * 10_000_000), "bad reply"),
+    "too long": (openai("x" * 2_000_001), "bad reply"),
+    "10 MB": (openai("x" * 10_000_000), "bad reply"),
     "without end": (openai("x" * 2**24), "garbled"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", POISON)
@@ -221,23 +245,33 @@ def test_poison_is_an_error_that_is_logged_and_asked_again(name, tmp_path):
     answers = http_answer(body), http_answer(openai("Try Ronin."))
     with talking(*answers, recorder=recorder, timeout=20.0) as llm:
         reply = llm.complete(drama())
-    assert (reply.text, reply.tried) == ("Try Ronin.", (kind,))
+    assert reply.text == "Try Ronin."
+    assert reply.tried == (kind,)
     (row,) = recorder.rows()
-    assert row["tried"] == [kind] and row["error"] is None
+    assert row["tried"] == [kind]
+    assert row["error"] is None
 
 
-@pytest.mark.parametrize(("body", "kind"), [
-    (ollama(prompt_eval_count="twelve"), "garbled"), (ollama(prompt_eval_count=-3), "garbled"),
-    (json.dumps(ollama()).replace('"stop"', '"stop", "eval_count": ' + "9" * 5_000), "garbled"),
-    (ollama(17), "garbled"), (ollama([1]), "garbled"), (ollama(model="other"), "other model"),
-    ('{"message": ' + "[" * 100_000, "garbled"), (ollama("x" * 10_000_000), "bad reply"),
-    (ollama("x" * 2**24), "garbled"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (ollama(prompt_eval_count="twelve"), "garbled"),
+        (ollama(prompt_eval_count=-3), "garbled"),
+        (json.dumps(ollama()).replace('"stop"', '"stop", "eval_count": ' + "9" * 5_000), "garbled"),
+        (ollama(17), "garbled"),
+        (ollama([1]), "garbled"),
+        (ollama(model="other"), "other model"),
+        ('{"message": ' + "[" * 100_000, "garbled"),
+        (ollama("x" * 10_000_000), "bad reply"),
+        (ollama("x" * 2**24), "garbled"),
+    ],
+)
 def test_poison_from_ollama_too(body, kind, monkeypatch):
     with talking(http_answer(body), http_answer(ollama("Try Ronin.")), kind="ollama", timeout=20.0) as llm:
         monkeypatch.setattr(llm.backend, "digest", lambda: "5" * 64)
         reply = llm.complete(drama())
-    assert (reply.text, reply.tried) == ("Try Ronin.", (kind,))
+    assert reply.text == "Try Ronin."
+    assert reply.tried == (kind,)
 
 
 def test_a_compressed_bomb_is_not_unpacked_and_parts_of_a_message_are_joined():
@@ -245,17 +279,19 @@ def test_a_compressed_bomb_is_not_unpacked_and_parts_of_a_message_are_joined():
     parts = [{"type": "text", "text": "Try "}, {"type": "text", "text": "Heat."}]
     with talking(bomb, http_answer(openai(parts, model="m-2026-11-01"))) as llm:
         reply = llm.complete(drama())
-    assert (reply.tried, reply.text) == (("garbled",), "Try Heat.")
+    assert reply.tried == ("garbled",)
+    assert reply.text == "Try Heat."
 
 
 def test_surrogates_and_nul_are_mended_before_cache_and_dialogue(tmp_path):
-    said = '{"reply": "a\\ud800b\\u0000c \\ud83d\\ude00"}'
+    words = '{"reply": "a\\ud800b\\u0000c \\ud83d\\ude00"}'
     cache = Cache(tmp_path / "cache.sqlite")
-    for answer in (said, "unused"):
+    for answer in (words, "unused"):
         with talking(http_answer(openai(answer)), cache=cache) as llm:
             reply = llm.complete(drama(schema=REPLY_SCHEMA))
             assert json.loads(reply.text) == {"reply": "a\ufffdb\ufffdc 😀"}
-    assert reply.cache_hit and checked('{"reply": "é"}', "stop", REPLY_SCHEMA) == '{"reply": "é"}'
+    assert reply.cache_hit
+    assert checked('{"reply": "é"}', "stop", REPLY_SCHEMA) == '{"reply": "é"}'
 
 
 @pytest.mark.parametrize(
@@ -287,7 +323,8 @@ def test_a_call_under_other_weights_than_the_run_began_with_ends_the_run(tmp_pat
     ):
         with pytest.raises(RunError, match=r"ollama:tiny changed .*aaaaaaaaaaaa, now bbbbbbbbbbbb") as caught:
             pool.complete("ollama:tiny", drama())
-        assert caught.value.ends_run and server.chats == 0
+        assert caught.value.ends_run
+        assert server.chats == 0
         assert pool("template").complete(drama()).text  # nothing is known of its weights
 
 
@@ -296,19 +333,19 @@ def test_a_reply_that_carries_another_digest_ends_the_run(monkeypatch):
     with server, LLM("ollama:tiny", host=server.url, retry=AGAIN, weights="a" * 64) as llm:
         assert llm.complete(drama()).digest == "a" * 64
         real = llm.backend.complete
-        monkeypatch.setattr(llm.backend, "complete", lambda *given: replace(real(*given), digest="b" * 64))
+        monkeypatch.setattr(llm.backend, "complete", lambda *values: replace(real(*values), digest="b" * 64))
         refused("changed while the run was made", llm.complete, drama(replicate=1), error=RunError)
 
 
 def test_what_is_shown_of_a_server_is_escaped_and_stops_at_its_port():
     assert http.shown("http://me:s3cret@gpu1:8000/s3cret;s3cret?s3cret") == "http://gpu1:8000"
     llm = LLM("openai:m", host="http://127.0.0.1:9/s3cret", retry=Retry(waits=0))
-    with llm, pytest.raises(LLMError, match=r"http://127\.0\.0\.1:9") as told:
+    with llm, pytest.raises(LLMError, match=r"http://127\.0\.0\.1:9") as text:
         llm.complete(drama())
-    assert "s3cret" not in str(told.value)
-    with talking(http_answer("no \x1b[31mred\x07", "400 Bad")) as llm, failing("refused") as told:
+    assert "s3cret" not in str(text.value)
+    with talking(http_answer("no \x1b[31mred\x07", "400 Bad")) as llm, failing("refused") as text:
         llm.complete(drama())
-    assert "no \\x1b[31mred\\x07" in str(told.value)
+    assert "no \\x1b[31mred\\x07" in str(text.value)
 
 
 def texts(server, times=1, **settings):
@@ -325,7 +362,8 @@ def test_choices_have_the_probabilities_that_the_server_gives(spec):
         reply = llm.complete(request)
         with failing("bad reply", r"none of 1, 2, 4 .* \(none given\)"):
             llm.complete(request)
-    assert reply.text == "4" and list(reply.probabilities) == ["1", "2", "4"]
+    assert reply.text == "4"
+    assert list(reply.probabilities) == ["1", "2", "4"]
     assert reply.probabilities == pytest.approx({"1": 0, "2": math.exp(-1.5), "4": math.exp(-0.5)})
 
 
@@ -338,7 +376,8 @@ def test_a_backend_without_probabilities_says_so():
 def test_each_call_has_a_connection_of_its_own(answer):
     """What follows an answer is never taken for the answer to the next call."""
     with RawServer(*[answer] * 3) as server:
-        assert texts(server, 3) == ["hello"] * 3 and server.connections == 3
+        assert texts(server, 3) == ["hello"] * 3
+        assert server.connections == 3
 
 
 def test_a_closed_connection_is_not_used_and_an_answer_in_drops_comes_whole():

@@ -22,9 +22,17 @@ from tests.helpers.ollama_server import OllamaServer, template_answer
 
 BASE = Request.ask("crs", "hello", system="be kind", seed=1, options={"temperature": 0.7})
 REPLY = Reply(
-    "Heat \x00 <b>", stop="stop", tokens_in=3, tokens_out=2, seconds=1.5, digest="d", thinking="t", attempts=3,
-    endpoint="e", tried=("busy",),
-)  # fmt: skip
+    "Heat \x00 <b>",
+    stop="stop",
+    tokens_in=3,
+    tokens_out=2,
+    seconds=1.5,
+    digest="d",
+    thinking="t",
+    attempts=3,
+    endpoint="e",
+    tried=("busy",),
+)
 
 
 def ask(number):
@@ -80,7 +88,8 @@ def test_an_interrupt_ends_many_calls_and_keeps_the_replies_that_still_come(tmp_
         ends = time.perf_counter() + 5
         while len(cache) < 3 and time.perf_counter() < ends:
             time.sleep(0.02)
-        assert (len(cache), server.chats) == (3, 3)  # those under way; the other 47 are not sent
+        assert len(cache) == 3
+        assert server.chats == 3  # those under way; the other 47 are not sent
 
 
 def test_endpoints_share_the_work_and_avoid_the_one_that_fails(monkeypatch):
@@ -118,7 +127,8 @@ def hello(text="hello"):
 
 def test_a_pool_keeps_one_llm_a_spec_its_cache_and_log_and_halted_refuses_calls(tmp_path, monkeypatch):
     with Pool(tmp_path) as pool:
-        assert pool("template") is pool("template") and not pool.complete("template", hello()).cache_hit
+        assert pool("template") is pool("template")
+        assert not pool.complete("template", hello()).cache_hit
         assert pool.complete("template", hello()).cache_hit
     assert (tmp_path / CACHE).exists()
     assert [row["cache_hit"] for row in Recorder(tmp_path / LOG).rows()] == [False, True]
@@ -143,17 +153,19 @@ def test_backends_get_the_settings_they_take_and_twice_their_slots():
     assert LLMSettings().settings_for("openai:a") == {"timeout": 300.0, "send_key": False}
     refused("did you mean 'ollama'", service.settings_for, "olama:a")
     with Pool(None, LLMSettings(host="gpu1,gpu2", slots=5)) as pool:
-        assert pool.width(["ollama:a", "template"]) == 20 and pool.width([]) == 1
+        assert pool.width(["ollama:a", "template"]) == 20
+        assert pool.width([]) == 1
 
 
 def test_a_slot_that_comes_free_finds_its_next_call_on_the_server():
-    here, counts = [], []
+    here = []
+    counts = []
     six = threading.Barrier(6, lambda: (counts.append(len(here)), here.clear()))
 
-    def together(*given):
-        here.append(given)
+    def together(*values):
+        here.append(values)
         six.wait(60)  # no answer before six calls are there
-        return template_answer(*given)
+        return template_answer(*values)
 
     with OllamaServer(answer=together) as server, Pool(None, LLMSettings(host=server.url, slots=3)) as pool:
         pool("ollama:tiny").gather([Request.ask("crs", f"Say this:\nhello {i}\n") for i in range(24)])
@@ -168,7 +180,8 @@ def test_scratch_is_this_users_own_and_is_drained_once(tmp_path, monkeypatch):
         pool.complete("template", hello("one"))
         pool.complete("template", hello("two"))
     rows = drain_scratch("thesis")
-    assert len(rows) == 2 and drain_scratch("thesis") == drain_scratch("never used") == []
+    assert len(rows) == 2
+    assert drain_scratch("thesis") == drain_scratch("never used") == []
     home = Recorder(tmp_path / LOG)
     home.put(rows)
     assert [row["session"] for row in home.rows()] == [3, 3]
@@ -176,9 +189,13 @@ def test_scratch_is_this_users_own_and_is_drained_once(tmp_path, monkeypatch):
 
 def test_whatever_may_change_an_answer_changes_its_address_and_who_asks_does_not():
     changes = (
-        {"messages": (*BASE.messages, Message("user", "more"))}, {"messages": tuple(reversed(BASE.messages))},
-        {"seed": 2}, {"options": {"temperature": 0.8}}, {"schema": {"type": "object"}}, {"replicate": 1},
-    )  # fmt: skip
+        {"messages": (*BASE.messages, Message("user", "more"))},
+        {"messages": tuple(reversed(BASE.messages))},
+        {"seed": 2},
+        {"options": {"temperature": 0.8}},
+        {"schema": {"type": "object"}},
+        {"replicate": 1},
+    )
     addresses = [key("d", {}, replace(BASE, **change)) for change in ({}, *changes)]
     addresses += [key("other", {}, BASE), key("d", {"think": True}, BASE), key("d", {"think": None}, BASE)]
     assert len({*addresses}) == len(addresses)
@@ -194,5 +211,6 @@ def test_a_hit_is_the_reply_without_its_costs(tmp_path):
     cache.put("k", replace(REPLY, text="another"))
     cache.close()
     hit = replace(REPLY, seconds=0.0, attempts=0, tried=(), cache_hit=True)
-    assert Cache(tmp_path / "c.sqlite").get("k") == hit and len(cache) == 1
+    assert Cache(tmp_path / "c.sqlite").get("k") == hit
+    assert len(cache) == 1
     cache.close()

@@ -30,9 +30,9 @@ def agent(compat, tasks):
 
     class Counting(AgentExecutor):
         async def execute(self, context, event_queue):
-            said = heard.setdefault(context.context_id, [])
-            said.append(context.get_user_input())
-            text = f"{len(said)}: {said[-1]}"
+            words = heard.setdefault(context.context_id, [])
+            words.append(context.get_user_input())
+            text = f"{len(words)}: {words[-1]}"
             if not tasks:
                 message = helpers.new_text_message(text, context_id=context.context_id)
                 return await event_queue.enqueue_event(message)
@@ -45,11 +45,15 @@ def agent(compat, tasks):
             raise NotImplementedError
 
     card = AgentCard(
-        name="counting", description="counts", version="1", default_input_modes=["text"],
-        default_output_modes=["text"], capabilities=AgentCapabilities(),
+        name="counting",
+        description="counts",
+        version="1",
+        default_input_modes=["text"],
+        default_output_modes=["text"],
+        capabilities=AgentCapabilities(),
         skills=[AgentSkill(id="count", name="count", description="counts", tags=["films"])],
         supported_interfaces=[AgentInterface(url="/rpc", protocol_binding="JSONRPC", protocol_version="1.0")],
-    )  # fmt: skip
+    )
     handler = DefaultRequestHandler(Counting(), InMemoryTaskStore(), card)
     routes = create_jsonrpc_routes(handler, "/rpc", enable_v0_3_compat=compat)
     return Starlette(routes=[*routes, *create_agent_card_routes(card)]), heard
@@ -67,30 +71,31 @@ def test_an_agent_of_the_official_sdk_keeps_each_conversation_under_its_context(
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
         with FAST() as programs:
-            said = [conversation(programs, f"a2a:http://127.0.0.1:{port}", n, 3) for n in (1, 2)]
+            words = [conversation(programs, f"a2a:http://127.0.0.1:{port}", n, 3) for n in (1, 2)]
     finally:
         server.should_exit = True
         thread.join(10)
-    assert said == [[f"{turn}: {n}, {turn}" for turn in (1, 2, 3)] for n in (1, 2)]
+    assert words == [[f"{turn}: {n}, {turn}" for turn in (1, 2, 3)] for n in (1, 2)]
     assert sorted(heard.values()) == [[f"{n}, {turn}" for turn in (1, 2, 3)] for n in (1, 2)]
 
 
 def test_two_hundred_messages_with_faults_lose_nothing_and_an_agents_refusal_is_told():
     def serve(path, value, cookie):
         message = value["params"]["message"]
-        place = message.get("contextId") or f"c-{message['messageId']}"
+        position = message.get("contextId") or f"c-{message['messageId']}"
         if message["parts"][0]["text"].startswith("99,"):
             return 200, {"jsonrpc": "2.0", "id": "1", "error": {"code": -32602, "message": "no films"}}, None
-        parts = [{"kind": "text", "text": f"{place}: {message['parts'][0]['text']}"}]
-        result = {"kind": "message", "role": "agent", "messageId": "m", "contextId": place, "parts": parts}
+        parts = [{"kind": "text", "text": f"{position}: {message['parts'][0]['text']}"}]
+        result = {"kind": "message", "role": "agent", "messageId": "m", "contextId": position, "parts": parts}
         return 200, {"jsonrpc": "2.0", "id": value["id"], "result": result}, None
 
     internal = '{"jsonrpc": "2.0", "id": "1", "error": {"code": -32603, "message": "busy"}}'
     faults = {3: 500, 7: "reset", 11: "<html>", 13: internal, 17: '{"jsonrpc": "2.0"}', 23: 503}
     with Other(serve, faults) as server, FAST() as programs:
         spec = f"a2a:{server.url}"
-        said = [conversation(programs, spec, n, 5) for n in range(40)]
+        words = [conversation(programs, spec, n, 5) for n in range(40)]
         with failing("refused", match="the agent said: no films"):
             conversation(programs, spec, 99, 1)
-    assert said == [[f"c-{n:05d}-1: {n}, {turn}" for turn in range(1, 6)] for n in range(40)]
-    assert len(server.seen) == 201 and server.failed > 30
+    assert words == [[f"c-{n:05d}-1: {n}, {turn}" for turn in range(1, 6)] for n in range(40)]
+    assert len(server.seen) == 201
+    assert server.failed > 30

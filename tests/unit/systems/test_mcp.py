@@ -11,7 +11,7 @@ from tests.helpers.sample import SAMPLE
 pytest.importorskip("mcp", reason="the extra 'agents' is not installed")
 
 
-async def seen(*asked):
+async def seen(*requests):
     from mcp import ClientSession, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
@@ -20,21 +20,26 @@ async def seen(*asked):
     async with stdio_client(command) as (read, write), ClientSession(read, write) as session:
         await session.initialize()
         tools = (await session.list_tools()).tools
-        return tools, [await session.call_tool(name, given) for name, given in asked]
+        return tools, [await session.call_tool(name, values) for name, values in requests]
 
 
 @pytest.mark.slow
 @pytest.mark.subprocess
 def test_an_agent_finds_films_through_two_tools_with_schemas_and_structured_results():
-    tools, found = asyncio.run(seen(
-        ("search_films", {"genre": "comedy", "year_to": 1930}), ("search_films", {"genre": "cookery"}),
-        ("film", {"id": "metropolis-1927"}), ("film", {"id": "metropolis"}), ("search_films", {"year_to": "early"}),
-    ))  # fmt: skip
+    tools, result = asyncio.run(
+        seen(
+            ("search_films", {"genre": "comedy", "year_to": 1930}),
+            ("search_films", {"genre": "cookery"}),
+            ("film", {"id": "metropolis-1927"}),
+            ("film", {"id": "metropolis"}),
+            ("search_films", {"year_to": "early"}),
+        )
+    )
     schemas = {tool.name: {*tool.input_schema["properties"]} for tool in tools}
     more = {"year_from", "year_to", "without", "text"}
     assert schemas.keys() == {"search_films", "film"}
     assert schemas["search_films"] == {*SAMPLE.fields} - {"year"} | more
-    comedies, none, film, unknown, wrong = found
+    comedies, none, film, unknown, wrong = result
     items = [SAMPLE.items[i] for i in SAMPLE.query({"genre": "Comedy"}).items.tolist()]
     wanted = {item.item_id for item in items if item.year <= 1930}
     assert comedies.structured_content["found"] == len(wanted) > 0
@@ -42,5 +47,6 @@ def test_an_agent_finds_films_through_two_tools_with_schemas_and_structured_resu
     assert none.structured_content["films"] == []
     assert "no movie has genre" in none.structured_content["notes"][0]
     assert film.structured_content["title"] == "Metropolis" == json.loads(film.content[0].text)["title"]
-    assert unknown.is_error and "did you mean 'metropolis-1927'" in unknown.content[0].text
+    assert unknown.is_error
+    assert "did you mean 'metropolis-1927'" in unknown.content[0].text
     assert wrong.is_error

@@ -32,8 +32,8 @@ def answer(text, recommended=(), state=None):
     return json.dumps(record if state is None else {"state": state, **record})
 
 
-def said_once(mode, text=WISH, answers=None, **rule):
-    world = with_model(answers or [answer("Fine.")], **rule)
+def said_once(mode, text=WISH, answers=None, **settings):
+    world = with_model(answers or [answer("Fine.")], **settings)
     return systems.create(f"{mode}:scripted", world, 7, 0).reply(1, text, {}), asked(world)
 
 
@@ -51,7 +51,8 @@ def test_closed_shows_the_same_films_at_every_turn_and_they_answer_every_wish():
     world = with_model(lambda request: answer("Hm.", on_offer(request)[:1]))
     talk("closed:scripted", world=world)
     firsts = [request.messages[0] for request in asked(world)]
-    assert len({one.content for one in firsts}) == 1 and firsts[0].role == "system"
+    assert len({one.content for one in firsts}) == 1
+    assert firsts[0].role == "system"
     assert len(shown(firsts[0])) == 30
     assert [one.role for one in asked(world)[2].messages] == ["system", *["user", "assistant"] * 2, "user"]
     world = with_model(lambda request: answer("Hm."))
@@ -59,7 +60,8 @@ def test_closed_shows_the_same_films_at_every_turn_and_they_answer_every_wish():
     for session in range(6):
         plan = scenario(world, session, config)
         films = candidate_set(world, plan, config)
-        assert len(set(films)) == 30 and all(SAMPLE.recommendable[item] for item in films)
+        assert len(set(films)) == 30
+        assert all(SAMPLE.recommendable[item] for item in films)
         for step in plan.steps:
             assert set(films) & set(step.state.answers(SAMPLE).tolist())
         assert films == candidate_set(world, scenario(world, session, config), config)
@@ -68,11 +70,13 @@ def test_closed_shows_the_same_films_at_every_turn_and_they_answer_every_wish():
 def test_rag_shows_what_the_search_finds_free_shows_nothing_and_closed_all_where_asked():
     reply, (request,) = said_once("rag", "Something with Charlie Chaplin, please.", listed=5)
     last = request.messages[-1].content
-    assert len(shown(request.messages[-1])) == 5 and "Charlie Chaplin" in last.split("The user says:")[0]
+    assert len(shown(request.messages[-1])) == 5
+    assert "Charlie Chaplin" in last.split("The user says:")[0]
     assert len(reply.extra["offered_ids"]) == 5
     reply, (request,) = said_once("rag", "Hm?", retriever="bm25")
     assert "Movies found:\n- none" in request.messages[-1].content
-    assert reply.items == () and reply.extra["offered_ids"] == []
+    assert reply.items == ()
+    assert reply.extra["offered_ids"] == []
     _, (request,) = said_once("free")
     assert not any(shown(message) for message in request.messages)
     world = with_model(lambda request: answer("Hm."), listed=0, num_ctx=200_000)
@@ -98,7 +102,8 @@ def test_no_logged_wish_reaches_a_model(mode):
 def test_the_oracle_of_a_mode_makes_the_most_of_its_list_and_needs_no_model(mode):
     world = World(SAMPLE, GROUNDER, llm=ModelSettings(retriever="hybrid:hashing", listed=12))
     config = simulate.SimulateConfig(systems=[f"{mode}:oracle"], n_turns=8, llm={"listed": 12})
-    assert not config.roles() and systems.model_of(f"{mode}:oracle") == ""
+    assert not config.roles()
+    assert systems.model_of(f"{mode}:oracle") == ""
     judged = 0
     for session in range(4):
         for pair in simulate.session(world, f"{mode}:oracle", session, config).pairs():
@@ -114,7 +119,8 @@ def test_the_oracle_of_a_mode_makes_the_most_of_its_list_and_needs_no_model(mode
 def test_a_reminder_that_the_latest_wishes_count_stands_where_it_is_asked_for(mode):
     (_, (bare,)), (_, (told,)) = (said_once(mode, latest=latest) for latest in (False, True))
     more = [words for words in told.messages[0].content.split("\n") if words not in bare.messages[0].content]
-    assert len(more) == 1 and "latest wishes" in more[0]
+    assert len(more) == 1
+    assert "latest wishes" in more[0]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -124,16 +130,18 @@ def test_the_oldest_turns_are_left_out_where_the_context_is_full(mode):
     world = with_model(lambda request: answer(long), **sizes)
     system = systems.create(f"{mode}:scripted", world, 7, 0)
     extras = [system.reply(turn, f"{WISH} {long}", {}).extra for turn in range(1, 6)]
-    assert extras[0].get("utterances_left_out") is None and extras[-1]["utterances_left_out"] >= 2
+    assert extras[0].get("utterances_left_out") is None
+    assert extras[-1]["utterances_left_out"] >= 2
     roles = [message.role for message in asked(world)[-1].messages]
-    assert roles[:2] == ["system", "user"] and roles[-1] == "user"
+    assert roles[:2] == ["system", "user"]
+    assert roles[-1] == "user"
 
 
 def test_titles_are_films_of_the_latest_list_and_stated_wishes_are_kept():
     wishes = {"genre": "comedies", "actor": "Charlie Chaplin", "director": ""}
 
     def two(request):
-        return answer("Two.", [on_offer(request)[place] for place in (1, 0, 1)], wishes)
+        return answer("Two.", [on_offer(request)[position] for position in (1, 0, 1)], wishes)
 
     reply, (request,) = said_once("closed", answers=two)
     ids = reply.extra["offered_ids"]
@@ -144,10 +152,13 @@ def test_titles_are_films_of_the_latest_list_and_stated_wishes_are_kept():
     assert "state" not in request.schema["required"]
     state = {"genre": "comedies", "year": "the nineties"}
     reply, _ = said_once("closed", answers=[answer("Two.", (), state)])
-    assert (reply.extra["state"], reply.constraints) == (state, {"genre": "Comedy"})
+    assert reply.extra["state"] == state
+    assert reply.constraints == {"genre": "Comedy"}
     reply, (request,) = said_once("closed", state=False)
-    assert "state" not in request.schema["properties"] and '"state"' not in request.messages[0].content
-    assert "state" not in reply.extra and reply.constraints == {}
+    assert "state" not in request.schema["properties"]
+    assert '"state"' not in request.messages[0].content
+    assert "state" not in reply.extra
+    assert reply.constraints == {}
 
 
 def test_titles_are_looked_up_foreign_ones_counted_and_in_plain_text_those_asked_about_do_not_count():
@@ -157,24 +168,28 @@ def test_titles_are_looked_up_foreign_ones_counted_and_in_plain_text_those_asked
     assert [SAMPLE.items[item] for item in reply.items] == [film]
     assert reply.hallucinated == ("The Lamp That Was Not", "X" * 80, "Lamps of Nowhere")
     assert "offered_ids" not in reply.extra
-    asked_about, other = SAMPLE.items[0], SAMPLE.items[5]
+    asked_about = SAMPLE.items[0]
+    other = SAMPLE.items[5]
     said = f"{asked_about.title} ({asked_about.year}) is funny. See {other.title} ({other.year}) or Lamps (1987)."
-    rule = {"structured": False, "listed": 1, "retriever": "bm25"}
+    settings = {"structured": False, "listed": 1, "retriever": "bm25"}
     for mode in ("free", "rag"):
-        reply, (request,) = said_once(mode, f"Is {asked_about.title} funny?", [said], **rule)
+        reply, (request,) = said_once(mode, f"Is {asked_about.title} funny?", [said], **settings)
         wanted = {other.item_id} | {asked_about.item_id} & {*reply.extra.get("offered_ids", [])}
         assert {SAMPLE.items[item].item_id for item in reply.items} == wanted
-        assert reply.hallucinated == ("Lamps",) and request.schema is None
+        assert reply.hallucinated == ("Lamps",)
+        assert request.schema is None
 
 
 def test_a_reply_recommends_at_most_what_is_allowed_and_enforced_titles_are_asked_about_once():
     names = ", ".join(f'"{item.title}" ({item.year})' for item in SAMPLE.items[:6])
     reply, _ = said_once("free", answers=[names], structured=False, most=2)
-    assert len(reply.items) == 2 and len(reply.extra["mentioned_ids"]) == 4
+    assert len(reply.items) == 2
+    assert len(reply.extra["mentioned_ids"]) == 4
     bad = 'Metropolis (1927) fits. Or "Lamps of Nowhere".'
     answers = [answer(bad, ["Lamps of Nowhere"]), answer(bad, ["Metropolis"])]
     reply, requests = said_once("free", answers=answers, enforce=True)
-    assert reply.text == "Metropolis (1927) fits." and reply.extra["enforced"] == "cut"
+    assert reply.text == "Metropolis (1927) fits."
+    assert reply.extra["enforced"] == "cut"
     assert [message.role for message in requests[1].messages] == ["system", "user", "assistant", "user"]
     assert requests[0].seed != requests[1].seed
 
@@ -186,7 +201,7 @@ def test_films_go_by_title_and_year_or_by_numbers_in_the_earlier_form(catalog):
         world = replace(with_model([], form=form), catalog=catalog)
         offer = modes.ModelSystem(world, 7, 0, "closed:scripted", "scripted").offered(everything)
         assert len({*offer.names}) == len(catalog)
-        numbers = tuple(str(place + 1) for place in everything)
+        numbers = tuple(str(position + 1) for position in everything)
         titles = tuple(f"{one.title} ({one.year})" for one in catalog.items)
         assert offer.names == (titles if form == "brief" else numbers)
         marks = titles if form == "brief" else [f"[{number}] " for number in numbers]
@@ -205,17 +220,21 @@ def test_a_spec_names_mode_backend_and_model_and_a_bare_backend_is_worded():
     specs = [f"{mode}:{model}" for mode in (*MODES, "agent", "worded") for model in models]
     assert systems.check(specs) == specs
     assert {systems.model_of(spec) for spec in specs} == {"template", "ollama:a:b"}
-    assert systems.model_of("ollama:a:b") == "ollama:a:b" and systems.model_of("tracker") == ""
+    assert systems.model_of("ollama:a:b") == "ollama:a:b"
+    assert systems.model_of("tracker") == ""
     world = World(SAMPLE, GROUNDER, Pool(None), ModelSettings())
     assert talk("worded:template", world=world).turns == talk("template", world=world).turns
 
 
-@pytest.mark.parametrize(("spec", "told"), [
-    ("closed", "needs a backend and its model after a colon"),
-    ("closed:olama:x", "unknown LLM backend 'olama:x'; did you mean 'ollama'"),
-    ("rag:ollama", "rag:ollama: 'ollama' names no model; write it like ollama:llama3:instruct"),
-    ("free:template:x", "write it like template"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ("closed", "needs a backend and its model after a colon"),
+        ("closed:olama:x", "unknown LLM backend 'olama:x'; did you mean 'ollama'"),
+        ("rag:ollama", "rag:ollama: 'ollama' names no model; write it like ollama:llama3:instruct"),
+        ("free:template:x", "write it like template"),
+    ],
+)
 def test_a_spec_without_a_model_is_refused(spec, told):
     refused(told, systems.check, [spec])
 
@@ -230,8 +249,8 @@ def first_film(request):
 
 def random_films(request):
     draw = np.random.default_rng(request.seed)
-    known = on_offer(request) or [SAMPLE.items[i].title for i in draw.choice(len(SAMPLE), 3).tolist()]
-    return answer("Any of these.", list(dict.fromkeys(draw.choice(known, 3).tolist())))
+    expected = on_offer(request) or [SAMPLE.items[i].title for i in draw.choice(len(SAMPLE), 3).tolist()]
+    return answer("Any of these.", list(dict.fromkeys(draw.choice(expected, 3).tolist())))
 
 
 def copies_the_user(request):
@@ -258,9 +277,9 @@ def searches():
 @pytest.mark.parametrize("mode", ["closed", "free"])
 @pytest.mark.slow
 def test_a_system_that_understands_nothing_is_below_the_search_systems(mode, name, searches):
-    found = headline(f"{mode}:scripted", with_model(TRIVIAL[name]))
+    result = headline(f"{mode}:scripted", with_model(TRIVIAL[name]))
     for spec, least in searches.items():
-        assert found[0] < least[0] and found[1] < least[1], (spec, found, least)
+        assert result[0] < least[0] and result[1] < least[1], (spec, result, least)
 
 
 @pytest.mark.parametrize("name", TRIVIAL)
@@ -268,10 +287,10 @@ def test_a_system_that_understands_nothing_is_below_the_search_systems(mode, nam
 @pytest.mark.slow
 def test_in_rag_it_finds_less_than_any_search(retriever, name, searches):
     """Its gain is that of the list, the work of a search: only the search of the default list is ahead in it, too."""
-    found = headline("rag:scripted", with_model(TRIVIAL[name], retriever=retriever))
-    assert all(found[1] < least[1] for least in searches.values()), (found, searches)
+    result = headline("rag:scripted", with_model(TRIVIAL[name], retriever=retriever))
+    assert all(result[1] < least[1] for least in searches.values()), (result, searches)
     if retriever == "hybrid:hashing":
-        assert found[0] < searches[retriever][0]
+        assert result[0] < searches[retriever][0]
 
 
 @pytest.mark.parametrize("heat", [0, 1])
@@ -280,17 +299,21 @@ def test_a_copied_prompt_is_asked_for_once_more_then_logged_and_the_form_has_no_
     copied = answer("One film. Choose movies that have everything the user wants now.")
     world = with_model([copied, answer("Fine."), copied, copied], temperature=heat)
     system = systems.create(f"{mode}:scripted", world, 7, 0)
-    first, second = system.reply(1, WISH, {}), system.reply(2, WISH, {})
-    assert first.text == "Fine." and "copied_prompt" not in first.extra
+    first = system.reply(1, WISH, {})
+    second = system.reply(2, WISH, {})
+    assert first.text == "Fine."
+    assert "copied_prompt" not in first.extra
     assert second.extra["copied_prompt"] is True
     seeds = [request.seed for request in asked(world)]
     assert len(seeds) == 4 == len(set(seeds))
     for one, again in zip(asked(world)[::2], asked(world)[1::2], strict=True):
-        assert one.messages == again.messages and again.options["temperature"] == max(modes.AGAIN, heat)
+        assert one.messages == again.messages
+        assert again.options["temperature"] == max(modes.AGAIN, heat)
     _, (request,) = said_once(mode, answers=[answer("Fine.")])
     form = request.messages[0].content.splitlines()[-1]
     assert {f'"{name}"' for name in request.schema["required"]} <= {*form.replace(",", " ").split()}
-    assert "{" not in form and ":" not in form.partition("JSON object:")[2]
+    assert "{" not in form
+    assert ":" not in form.partition("JSON object:")[2]
     _, (old,) = said_once(mode, answers=[answer("Fine.")], form="described")
     assert old.messages[0].content.count("one to three sentences") == 1
     assert "Rules:" not in old.messages[0].content
@@ -301,9 +324,14 @@ def test_a_copied_prompt_is_asked_for_once_more_then_logged_and_the_form_has_no_
 def test_calls_kept_with_the_described_form_replay(mode, tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
     asked = {
-        "systems": [f"{mode}:replay:smollm2"], "n_sessions": 1, "n_turns": 8, "seed": 7, "arms": ["shift"],
-        "voices": "A", "llm": {**SMALL_MODEL, "form": "described"},
-    }  # fmt: skip
+        "systems": [f"{mode}:replay:smollm2"],
+        "n_sessions": 1,
+        "n_turns": 8,
+        "seed": 7,
+        "arms": ["shift"],
+        "voices": "A",
+        "llm": {**SMALL_MODEL, "form": "described"},
+    }
     sample.simulated(run="kept", **asked)
     assert [len(talk.pairs()) for talk in simulate.dialogues("kept")] == [8]
     asked["llm"] = {**SMALL_MODEL, "max_failed": 0}

@@ -70,8 +70,10 @@ def test_a_server_gets_the_conversation_and_nothing_of_the_log(results):
         folder = simulated(server.url, n_turns=12)
     assert len(server.requests) == 4 * 12
     assert set().union(*map(keys_within, server.requests)) == ALLOWED
-    said = {conversation_id(7, d.session_id, "shift"): [turn.text for turn in d.turns]
-            for d in simulate.dialogues("r")}  # fmt: skip
+    said = {
+        conversation_id(7, d.session_id, "shift"): [turn.text for turn in d.turns]
+        for d in simulate.dialogues("r")
+    }
     for request in server.requests:
         talk = [one["content"] for one in request["conversation"]]
         assert talk == said[request["session"]][: 2 * request["turn"] - 1]
@@ -79,7 +81,8 @@ def test_a_server_gets_the_conversation_and_nothing_of_the_log(results):
     assert [(row["model"], row["error"]) for row in calls(folder)] == [(server.url, None)] * 48
     entry = runs.finished("movies", "r", "simulate", "03_simulate")
     assert entry["inputs"][f"program {server.url}"] == f"address:{server.url}"
-    assert entry["counts"]["llm_calls"] == 48 and entry["parameters"]["want"] == 3
+    assert entry["counts"]["llm_calls"] == 48
+    assert entry["parameters"]["want"] == 3
 
 
 def test_connection_faults_and_5xx_are_tried_again_and_4xx_and_slow_answers_are_not():
@@ -92,12 +95,16 @@ def test_connection_faults_and_5xx_are_tried_again_and_4xx_and_slow_answers_are_
             assert len(server.requests) == before + len(first) + 1
         said = "no such thing"
         for answer, kind, match, asked in (
-            ((503, "wait"), "busy", "said: wait", 3), ((None, ""), "dropped", "ended early", 3),
-            *(((status, said), "refused", rf"said: {said} \(HTTP {status}\)", 1) for status in (400, 404, 408, 429, 302)),
+            ((503, "wait"), "busy", "said: wait", 3),
+            ((None, ""), "dropped", "ended early", 3),
+            *(
+                ((status, said), "refused", rf"said: {said} \(HTTP {status}\)", 1)
+                for status in (400, 404, 408, 429, 302)
+            ),
             ((200, "<html>"), "wrong answer", "not JSON: '<html>'", 1),
             ((200, {"reply": 3}), "wrong answer", "'reply' is a number", 1),
             ((200, "x" * 1_100_000), "wrong answer", "longer than 1,000,000 bytes", 1),
-        ):  # fmt: skip
+        ):
             plan[:], before = [answer] * 9, len(server.requests)
             with failing(kind, match=match):
                 programs.ask(server.url, ASK)
@@ -109,26 +116,34 @@ def test_connection_faults_and_5xx_are_tried_again_and_4xx_and_slow_answers_are_
 
 
 def test_a_server_that_is_not_there_ends_the_run_before_its_first_session(results):
-    spec, told = "http://127.0.0.1:9/reply", r"one thing is missing:\n  - crs: no server answers at http"
+    spec = "http://127.0.0.1:9/reply"
+    told = r"one thing is missing:\n  - crs: no server answers at http"
     refused(f"cannot start; {told}", simulated, spec, error=RunError)
     with FAST() as programs, failing("unreachable", match="is it running"):
         programs.ask(spec, ASK)
 
 
-@pytest.mark.parametrize(("spec", "message"), [
-    ("http://name:secret@host/x", "must not hold a name and password"), ("http:", "needs a URL after a colon"),
-    ("ievalm:http://name:secret@host", "must not hold"), ("http://host/x?key=1", "must not hold"),
-    ("exec:", "needs a command after a colon"), ("exec:node 'adapter", "not a command line"),
-    ("python:MySystem", "write python:package.module:Class"),
-    ("python:my-module:My", "write python:package.module:Class"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("http://name:secret@host/x", "must not hold a name and password"),
+        ("http:", "needs a URL after a colon"),
+        ("ievalm:http://name:secret@host", "must not hold"),
+        ("http://host/x?key=1", "must not hold"),
+        ("exec:", "needs a command after a colon"),
+        ("exec:node 'adapter", "not a command line"),
+        ("python:MySystem", "write python:package.module:Class"),
+        ("python:my-module:My", "write python:package.module:Class"),
+    ],
+)
 def test_a_spec_that_cannot_be_read_is_refused_at_once(spec, message):
     refused(message, config, spec)
 
 
 @pytest.mark.subprocess
 def test_a_shell_script_holds_twenty_scenarios(tmp_path, results, capsys):
-    adapter, seen = script(tmp_path, "adapter.sh", SHELL), tmp_path / "seen.jsonl"
+    adapter = script(tmp_path, "adapter.sh", SHELL)
+    seen = tmp_path / "seen.jsonl"
     spec = f"exec:{adapter} {seen}"
     folder = simulated(spec, n_sessions=20, workers=2)
     requests = [json.loads(line) for line in seen.read_text().splitlines()]
@@ -139,14 +154,16 @@ def test_a_shell_script_holds_twenty_scenarios(tmp_path, results, capsys):
     logged = {"rec_ids": ["metropolis-1927"], "state": {"genre": "drama"}, "constraints": {"genre": "Drama"}}
     assert all(logged.items() <= pair.system.meta.items() for talk in talks for pair in talk.pairs())
     capsys.readouterr()
-    given = ["-p", "systems", json.dumps([spec]), "-p", "n_sessions", "3600", "-p", "n_turns", "5"]
-    assert main(["estimate", *given, "--log", "r"]) == 0
-    *_, mine, total = capsys.readouterr().out.strip().splitlines()
-    assert mine.split()[-4:-2] == ["18000", "-"]
-    assert total.split()[:3] == ["all", "18000", "0.0"] and float(total.split()[-1]) < 5
+    values = ["-p", "systems", json.dumps([spec]), "-p", "n_sessions", "3600", "-p", "n_turns", "5"]
+    assert main(["estimate", *values, "--log", "r"]) == 0
+    *_, own, total = capsys.readouterr().out.strip().splitlines()
+    assert own.split()[-4:-2] == ["18000", "-"]
+    assert total.split()[:3] == ["all", "18000", "0.0"]
+    assert float(total.split()[-1]) < 5
     before = (folder / "dialogues.jsonl").read_bytes()
     simulated(spec, n_sessions=20, workers=2)
-    assert (len(seen.read_text().splitlines()), (folder / "dialogues.jsonl").read_bytes()) == (60, before)
+    assert len(seen.read_text().splitlines()) == 60
+    assert (folder / "dialogues.jsonl").read_bytes() == before
     adapter.write_text(SHELL.replace("drama", "comedy"))
     manifest = folder / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"status": "finished"', '"status": "failed"'))
@@ -159,7 +176,8 @@ def test_a_node_script_answers(tmp_path):
     adapter = script(tmp_path, "adapter.js", NODE)
     with FAST() as programs:
         reply = made(f"exec:node {adapter}", programs).reply(1, "I like drama", {"constraints": 1})
-    assert reply.constraints == {"genre": "Drama"} and reply.extra["state"] == {"genre": "drama"}
+    assert reply.constraints == {"genre": "Drama"}
+    assert reply.extra["state"] == {"genre": "drama"}
     assert [SAMPLE.items[i].item_id for i in reply.items] == ["metropolis-1927"]
 
 
@@ -167,25 +185,30 @@ def test_a_node_script_answers(tmp_path):
 def test_sessions_of_a_bad_program_fail_with_the_reason_and_resume_when_it_is_mended(tmp_path, results):
     how = {0: "crash", 2: "rubbish", 3: "slow", 4: "twice", 5: "field", 6: "flood", 7: "kill"}
     spec = odd(tmp_path, how)
-    mine = config(spec, n_sessions=9, llm={"timeout": 1.0})
+    own = config(spec, n_sessions=9, llm={"timeout": 1.0})
     started = time.monotonic()
     with pytest.raises(RunError, match=r"7 of 9 sessions failed; the first is session 0 .*KeyError: 'films'"):
-        simulate.simulate(mine, progress=False)
+        simulate.simulate(own, progress=False)
     assert time.monotonic() - started < 20
     with Ledger(results / "r" / "ledger.sqlite") as ledger:
         failed = {key.session: error for key, error in ledger.failures()}
     assert failed.keys() == how.keys()
     assert "ended with exit code 1 before it answered; its last words: " in failed[0]
     told = (
-        "about to fail | ", "not JSON: 'I am no JSON'", "did not answer within 1 seconds",
-        "more than one line answers a request", "'recommended' is a text", "longer than 1,000,000 bytes",
+        "about to fail | ",
+        "not JSON: 'I am no JSON'",
+        "did not answer within 1 seconds",
+        "more than one line answers a request",
+        "'recommended' is a text",
+        "longer than 1,000,000 bytes",
         "was ended by SIGKILL before it answered",
-    )  # fmt: skip
+    )
     assert all(words in failed[session] for session, words in zip(how, told, strict=True))
-    n_calls, kinds = len(calls(results / "r")), {row["error"] for row in calls(results / "r")}
+    n_calls = len(calls(results / "r"))
+    kinds = {row["error"] for row in calls(results / "r")}
     assert kinds - {None} == {"crashed", "too slow", "wrong answer"}
     (tmp_path / "mended").touch()
-    folder = simulate.simulate(mine, progress=False)
+    folder = simulate.simulate(own, progress=False)
     assert [talk.session_id for talk in simulate.dialogues("r")] == [f"{n:05d}" for n in range(9)]
     assert len(calls(folder)) == n_calls + 7 * 3
 
@@ -243,7 +266,8 @@ def test_a_class_in_the_current_folder_is_a_system_its_changes_count_and_its_lac
     module(MINE.replace("FAILS", "99"))
     simulated(spec)
     reply = simulate.dialogues("r")[0].turns[3]
-    assert (reply.text, reply.meta["rec_titles"]) == ("Film 2 of 770: Metropolis (1927).", ["Metropolis"])
+    assert reply.text == "Film 2 of 770: Metropolis (1927)."
+    assert reply.meta["rec_titles"] == ["Metropolis"]
     module(MINE.replace("FAILS", "2"))
     with pytest.raises(RunError, match=r"reply raised ValueError: no more \(mine_of_test.py, line 9\)"):
         simulated(spec, run="changed")
@@ -259,21 +283,31 @@ def test_a_class_in_the_current_folder_is_a_system_its_changes_count_and_its_lac
 FIVE = [item.item_id for item in SAMPLE.items[:5]]
 
 
-@pytest.mark.parametrize(("answer", "items", "foreign"), [
-    ({"reply": "Metropolis and Modern Times."}, ["metropolis-1927", "modern-times-1936"], ()),
-    ({"reply": "Hm.", "recommended": ["metropolis-1927", "Modern Times", "METROPOLIS (1927)"]},
-     ["metropolis-1927", "modern-times-1936"], ()),
-    ({"reply": "See “Lamps of Nowhere”.", "recommended": ["Lamps of Nowhere", "Ape Days (1990)"]}, [],
-     ("Lamps of Nowhere", "Ape Days (1990)")),
-    ({"reply": "Metropolis (1927) is old.", "recommended": []}, [], ()),
-    ({"reply": "See *Lamps of Nowhere*."}, [], ("Lamps of Nowhere",)),
-    ({"reply": "Five.", "recommended": FIVE}, FIVE[:3], ()),  # no more count than were wanted
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "items", "foreign"),
+    [
+        ({"reply": "Metropolis and Modern Times."}, ["metropolis-1927", "modern-times-1936"], ()),
+        (
+            {"reply": "Hm.", "recommended": ["metropolis-1927", "Modern Times", "METROPOLIS (1927)"]},
+            ["metropolis-1927", "modern-times-1936"],
+            (),
+        ),
+        (
+            {"reply": "See “Lamps of Nowhere”.", "recommended": ["Lamps of Nowhere", "Ape Days (1990)"]},
+            [],
+            ("Lamps of Nowhere", "Ape Days (1990)"),
+        ),
+        ({"reply": "Metropolis (1927) is old.", "recommended": []}, [], ()),
+        ({"reply": "See *Lamps of Nowhere*."}, [], ("Lamps of Nowhere",)),
+        ({"reply": "Five.", "recommended": FIVE}, FIVE[:3], ()),  # no more count than were wanted
+    ],
+)
 def test_films_are_read_by_id_title_or_from_the_reply_and_no_more_than_wanted(answer, items, foreign):
     with ProgramServer(lambda _: (200, answer)) as server, FAST() as programs:
         reply = made(server.url, programs).reply(1, "A film, please", {})
     assert [SAMPLE.items[i].item_id for i in reply.items] == items
-    assert reply.hallucinated == foreign and reply.extra.get("films_beyond", 0) == 2 * (items == FIVE[:3])
+    assert reply.hallucinated == foreign
+    assert reply.extra.get("films_beyond", 0) == 2 * (items == FIVE[:3])
 
 
 def test_a_stated_state_is_scored_against_the_wishes_in_force():
@@ -282,8 +316,8 @@ def test_a_stated_state_is_scored_against_the_wishes_in_force():
         return 200, {"reply": "Hm.", "state": {"genre": genre, "mood": "gay"}}
 
     with ProgramServer(answer) as server, FAST() as programs:
-        mine = World(SAMPLE, GROUNDER, programs=programs)
-        talk = simulate.session(mine, server.url, 3, config(server.url, n_turns=6))
+        own = World(SAMPLE, GROUNDER, programs=programs)
+        talk = simulate.session(own, server.url, 3, config(server.url, n_turns=6))
     (scores,) = evaluate.score_all([talk], GROUNDER, conventions.get("default"))
     for pair, row in zip(talk.pairs(), scores.turns, strict=True):
         wishes = pair.user.user_meta["constraints"]
@@ -295,46 +329,66 @@ def test_a_stated_state_is_scored_against_the_wishes_in_force():
 def test_a_request_is_the_documented_object():
     talk = [("USER", "Hello"), ("SYSTEM", "Hi"), ("USER", "Films?")]
     assert contract.request("00012", 3, 3, "sample", talk) == {
-        "version": 1, "session": "00012", "turn": 3, "want": 3, "catalog": "sample",
+        "version": 1,
+        "session": "00012",
+        "turn": 3,
+        "want": 3,
+        "catalog": "sample",
         "conversation": [
-            {"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"},
+            {"role": "user", "content": "Hello"},
+            {"role": "assistant", "content": "Hi"},
             {"role": "user", "content": "Films?"},
         ],
-    }  # fmt: skip
+    }
 
 
-@pytest.mark.parametrize(("given", "read"), [
-    (HI, Answer("Hi")), ({"reply": ""}, Answer("")), (HI | {"recommended": []}, Answer("Hi", ())),
-    ({"reply": "Hi", "recommended": ["a", "b"], "version": 1}, Answer("Hi", ("a", "b"))),
-    (HI | {"recommended": None, "state": None}, Answer("Hi")), (HI | {"state": {}}, Answer("Hi", None, {})),
-    ({"reply": "Hi", "state": {"genre": "comedy", "year": 1994, "actor": None, "writer": ["A", "B"]}},
-     Answer("Hi", None, {"genre": "comedy", "year": "1994", "writer": ["A", "B"]})),
-    ({"reply": "H\ud83d\ude00\ud800\0", "state": {"genre": "\ud800"}}, Answer("H😀��", None, {"genre": "�"})),
-    ({"reply": "Hi", "debug": 1, "seconds": 0.3}, Answer("Hi")),
-])  # fmt: skip
-def test_an_answer_is_read(given, read):
-    assert contract.read(given) == read
+@pytest.mark.parametrize(
+    ("values", "read"),
+    [
+        (HI, Answer("Hi")),
+        ({"reply": ""}, Answer("")),
+        (HI | {"recommended": []}, Answer("Hi", ())),
+        ({"reply": "Hi", "recommended": ["a", "b"], "version": 1}, Answer("Hi", ("a", "b"))),
+        (HI | {"recommended": None, "state": None}, Answer("Hi")),
+        (HI | {"state": {}}, Answer("Hi", None, {})),
+        (
+            {"reply": "Hi", "state": {"genre": "comedy", "year": 1994, "actor": None, "writer": ["A", "B"]}},
+            Answer("Hi", None, {"genre": "comedy", "year": "1994", "writer": ["A", "B"]}),
+        ),
+        (
+            {"reply": "H\ud83d\ude00\ud800\0", "state": {"genre": "\ud800"}},
+            Answer("H😀��", None, {"genre": "�"}),
+        ),
+        ({"reply": "Hi", "debug": 1, "seconds": 0.3}, Answer("Hi")),
+    ],
+)
+def test_an_answer_is_read(values, read):
+    assert contract.read(values) == read
 
 
-@pytest.mark.parametrize(("given", "message"), [
-    (["Hi"], r"the answer is a list \('\[\"Hi\"\]'\), expected an object like"),
-    (None, "the answer is null, expected an object"), ({"reply": None}, "'reply' is null, expected a text"),
-    ({}, "'reply' is missing, expected a text; the answer has no field"),
-    ({"text": "Hi"}, "'reply' is missing, expected a text; the answer has 'text'"),
-    ({"reply": 3}, r"'reply' is a number \('3'\), expected a text"),
-    (HI | {"state": {"year": 3.5}}, "'state.year' is a number"),
-    (HI | {"recommended": "Alien"}, "'recommended' is a text .*, expected a list of film ids"),
-    (HI | {"recommended": ["a", 7]}, r"'recommended\[1\]' is a number \('7'\), expected a film"),
-    (HI | {"recommended": [{"id": 1}]}, r"'recommended\[0\]' is an object"),
-    (HI | {"state": ["genre"]}, "'state' is a list .*, expected an object like"),
-    (HI | {"state": {"genre": {"x": 1}}}, "'state.genre' is an object .*, expected a text"),
-    (HI | {"state": {"genre": True}}, "'state.genre' is true or false"),
-    (HI | {"version": 2}, "'version' is '2', expected 1 or no such field"),
-    (HI | {"recomended": []}, "'recomended' is no field of an answer; did you mean 'recommended'"),
-])  # fmt: skip
-def test_a_wrong_field_is_named(given, message):
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["Hi"], r"the answer is a list \('\[\"Hi\"\]'\), expected an object like"),
+        (None, "the answer is null, expected an object"),
+        ({"reply": None}, "'reply' is null, expected a text"),
+        ({}, "'reply' is missing, expected a text; the answer has no field"),
+        ({"text": "Hi"}, "'reply' is missing, expected a text; the answer has 'text'"),
+        ({"reply": 3}, r"'reply' is a number \('3'\), expected a text"),
+        (HI | {"state": {"year": 3.5}}, "'state.year' is a number"),
+        (HI | {"recommended": "Alien"}, "'recommended' is a text .*, expected a list of film ids"),
+        (HI | {"recommended": ["a", 7]}, r"'recommended\[1\]' is a number \('7'\), expected a film"),
+        (HI | {"recommended": [{"id": 1}]}, r"'recommended\[0\]' is an object"),
+        (HI | {"state": ["genre"]}, "'state' is a list .*, expected an object like"),
+        (HI | {"state": {"genre": {"x": 1}}}, "'state.genre' is an object .*, expected a text"),
+        (HI | {"state": {"genre": True}}, "'state.genre' is true or false"),
+        (HI | {"version": 2}, "'version' is '2', expected 1 or no such field"),
+        (HI | {"recomended": []}, "'recomended' is no field of an answer; did you mean 'recommended'"),
+    ],
+)
+def test_a_wrong_field_is_named(values, message):
     with failing("wrong answer", match=message):
-        contract.read(given)
+        contract.read(values)
 
 
 @pytest.mark.parametrize("text", ["", "Hello", '{"reply": ', "[" * 100_000])
@@ -391,14 +445,14 @@ def test_no_process_or_object_serves_two_arms_of_a_scenario(module, results, spe
     script(".", "notes.sh", NOTES)
     arms = ["shift", "straight", "fresh"]
     simulated(spec, n_turns=7, n_sessions=8, workers=2, arms=arms)
-    known = {}
+    expected = {}
     for arm in arms:
         for talk in simulate.iter_dialogues("r", "" if arm == "shift" else arm):
-            known[conversation_id(7, talk.session_id, talk.extra["arm"])] = (talk.session_id[:5], arm)
+            expected[conversation_id(7, talk.session_id, talk.extra["arm"])] = (talk.session_id[:5], arm)
     served = {}
     for line in results.parents[1].joinpath("heard").read_text().splitlines():
         one, session = line.split()
-        scenario, arm = known[session]
+        scenario, arm = expected[session]
         served.setdefault(one, {}).setdefault(scenario, set()).add(arm)
     assert 3 <= len(served) <= 6
     assert all(len(met) == 1 for one in served.values() for met in one.values())

@@ -22,8 +22,15 @@ FAST = partial(Programs, None, LLMSettings(timeout=5.0), retry=Retry(waits=5, fi
 
 # What goes wrong at the n-th of 31 requests: another status, a reset, no JSON, half an answer, JSON of another kind.
 FAULTS = {
-    3: 500, 7: 503, 11: "reset", 13: "<html>", 17: '{"choices": [{"mess', 19: "[]", 23: 502, 29: '{"ok": true}',
-}  # fmt: skip
+    3: 500,
+    7: 503,
+    11: "reset",
+    13: "<html>",
+    17: '{"choices": [{"mess',
+    19: "[]",
+    23: 502,
+    29: '{"ok": true}',
+}
 
 
 class Other(Served):
@@ -33,18 +40,23 @@ class Other(Served):
     """
 
     def __init__(self, serve, faults=()):
-        self.serve, self.faults, self.seen, self.tries, self.failed = serve, dict(faults), [], {}, 0
-        self.keys, self.lock = set(), threading.Lock()
+        self.serve = serve
+        self.faults = dict(faults)
+        self.seen = []
+        self.tries = {}
+        self.failed = 0
+        self.keys = set()
+        self.lock = threading.Lock()
         super().__init__(_Handler, other=self)
 
     def fault(self, raw):
         """What goes wrong at this attempt: the first two of a request fail, or none."""
         with self.lock:
-            place, tries = self.tries.setdefault(raw, [len(self.tries), 0])
+            position, tries = self.tries.setdefault(raw, [len(self.tries), 0])
             self.tries[raw][1] += 1
-            found = self.faults.get(place % 31) if tries < 2 else None
-            self.failed += found is not None
-        return found
+            result = self.faults.get(position % 31) if tries < 2 else None
+            self.failed += result is not None
+        return result
 
 
 class _Handler(Answering):
@@ -62,16 +74,16 @@ class _Handler(Answering):
             self.answer(*(("trouble", fault) if isinstance(fault, int) else (fault,)))
         else:
             cookie = self.headers.get("cookie")
-            status, value, made = self.other.serve(self.path, json.loads(raw), cookie)
+            status, value, built = self.other.serve(self.path, json.loads(raw), cookie)
             with self.other.lock:
                 self.other.seen.append((self.path, json.loads(raw), cookie))
                 self.other.keys.add(self.headers.get("authorization"))
-            self.answer(value, status, {"set-cookie": f"{made}; Path=/; HttpOnly"} if made else ())
+            self.answer(value, status, {"set-cookie": f"{built}; Path=/; HttpOnly"} if built else ())
 
 
 def assistant(path, value, cookie):
-    said = {"role": "assistant", "content": f"You said: {value['messages'][-1]['content']}"}
-    return 200, {"id": "1", "object": "chat.completion", "choices": [{"index": 0, "message": said}]}, None
+    words = {"role": "assistant", "content": f"You said: {value['messages'][-1]['content']}"}
+    return 200, {"id": "1", "object": "chat.completion", "choices": [{"index": 0, "message": words}]}, None
 
 
 def ievalm(path, value, cookie):
@@ -99,7 +111,8 @@ def test_two_hundred_requests_with_faults_lose_nothing(kind, serve):
         with ThreadPoolExecutor(4) as threads:
             heard = list(threads.map(talk, range(40)))
     assert heard == [[f"You said: {n}, {turn}" for turn in range(1, 6)] for n in range(40)]
-    assert len(server.seen) == 200 and server.failed == 2 * 52
+    assert len(server.seen) == 200
+    assert server.failed == 2 * 52
 
 
 def test_each_protocol_sends_the_conversation_in_its_own_form():
@@ -107,10 +120,14 @@ def test_each_protocol_sends_the_conversation_in_its_own_form():
         conversation(programs, f"openai-chat:{server.url}", 1, 2)
         conversation(programs, f"openai-chat:{server.url}/deployed/chat", 2, 1)
     (path, _, _), (_, value, _), (own, _, _) = server.seen
-    assert (path, own) == ("/v1/chat/completions", "/deployed/chat")
+    assert path == "/v1/chat/completions"
+    assert own == "/deployed/chat"
     assert set(value) == {"model", "messages"}
     assert [(one["role"], one["content"]) for one in value["messages"]] == [
-        ("user", "1, 1"), ("assistant", "You said: 1, 1"), ("user", "1, 2")]  # fmt: skip
+        ("user", "1, 1"),
+        ("assistant", "You said: 1, 1"),
+        ("user", "1, 2"),
+    ]
     with Other(ievalm) as server, FAST() as programs:
         spec = f"ievalm:{server.url}"
         for number, turns in ((1, 3), (2, 3), (1, 1)):  # the last is begun anew
@@ -127,13 +144,14 @@ def test_a_key_and_a_model_go_to_the_assistant_alone(monkeypatch):
         conversation(programs, f"openai-chat:{server.url}", 1, 1)
         conversation(programs, f"ievalm:{another.url}", 1, 1)
         assert identity(f"openai-chat:{server.url}") == f"address:{server.url} model:guide-2"
-    assert server.keys == {"Bearer sk-of-a-test"} and another.keys == {None}
+    assert server.keys == {"Bearer sk-of-a-test"}
+    assert another.keys == {None}
     assert server.seen[0][1]["model"] == "guide-2"
 
 
 def test_the_items_of_ievalm_are_mapped_by_title_and_the_unmapped_counted():
     items = "1: Metropolis (1927)\n2: M\n3: The Lantern Keeper (1957)\n"
-    for said, titles, unmapped in (
+    for words, titles, unmapped in (
         (
             f"I would recommend the following items: {items}",
             ["Metropolis", "M"],
@@ -141,15 +159,21 @@ def test_the_items_of_ievalm_are_mapped_by_title_and_the_unmapped_counted():
         ),
         ("Have you seen Metropolis (1927)?", ["Metropolis"], ()),
     ):
-        with Other(lambda *_, said=said: (200, {"response": said}, None)) as server, FAST() as programs:
+        with Other(lambda *_, words=words: (200, {"response": words}, None)) as server, FAST() as programs:
             world = World(SAMPLE, GROUNDER, llm=ModelSettings(), programs=programs)
             reply = systems.create(f"ievalm:{server.url}", world, 7, 0).reply(1, "A comedy, please.", {})
-        assert ([SAMPLE.items[item].title for item in reply.items], reply.hallucinated) == (titles, unmapped)
+        assert [SAMPLE.items[item].title for item in reply.items] == titles
+        assert reply.hallucinated == unmapped
 
 
-@pytest.mark.parametrize(("value", "told"), [
-    ({"choices": []}, "garbled"), ({"choices": [{"message": {"content": None}}]}, "wrong answer"), ("[1", "garbled"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"choices": []}, "garbled"),
+        ({"choices": [{"message": {"content": None}}]}, "wrong answer"),
+        ("[1", "garbled"),
+    ],
+)
 def test_an_answer_that_never_follows_the_protocol_fails_with_its_words(value, told):
     with Other(lambda *_: (200, value, None)) as server, FAST() as programs, failing(told):
         conversation(programs, f"openai-chat:{server.url}", 1, 1)
