@@ -199,9 +199,9 @@ def _thesis_tables(*, judge_scores: str = "", thresholds: bool = False, **given:
     tell(found.imported, config)
     table(found.judged, "judge scores from elsewhere")
     evaluate.evaluate(scoring)
-    files = views.write_tables(config.run, scoring.rule.name)
-    draw("movies", config.run, convention=scoring.rule.name)
-    best = views.best_systems(config.run, scoring.rule.name).drop(columns=["low", "high", "n"])
+    files = views.write_tables(config.run, scoring.chosen.name)
+    draw("movies", config.run, convention=scoring.chosen.name)
+    best = views.best_systems(config.run, scoring.chosen.name).drop(columns=["low", "high", "n"])
     short = best.assign(metric=[base.get(name).label for name in best["metric"]])
     table(short.dropna(axis=1, how="all"), digits=4)
     names = ["model_metrics.csv", *(path.name for path in files)]

@@ -1,13 +1,12 @@
+from .models import check_models, planned
 from .run import (
     EvaluateConfig,
     catalog_of,
-    check_models,
     convention_of,
     conventions_of,
     entry,
     evaluate,
     folder_of,
-    planned,
     read,
     score_all,
     score_logs,

@@ -1,34 +1,60 @@
-"""The scorer of a convention with a chosen catalogue, extractor, sentence space and topic model. Every table
-that it writes carries its provenance as columns: two ways of counting cannot be confused.
+"""The scorer of a convention with a chosen catalogue, extractor, sentence space and topics. Every table that
+it writes carries its provenance as columns: two ways of counting cannot be confused.
 """
 
+import importlib
 import json
 from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, cast
 
 from pydantic import AfterValidator
 
 from crs_lib.catalog import sources
-from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
-from crs_lib.core.settings import Field, OneOf, Settings
-from crs_lib.core.text import listing
+from crs_lib.core.settings import Field, OneOf, Registry, Settings
 from crs_lib.evaluate.scorer import ArmGains, Scorer
-from crs_lib.metrics import base, conventions
+from crs_lib.metrics import base, conventions, extractors
 from crs_lib.metrics.conventions import Convention
+from crs_lib.metrics.extractors import EXTRACTORS, ExtractorInputs
 from crs_lib.metrics.records import BatchScorer
 from crs_lib.runs.folder import versions
 
 if TYPE_CHECKING:
     from crs_lib.llm import LLM
+    from crs_lib.llm.preflight import Need
     from crs_lib.llm.settings import LLMSettings
 
-SIMILARITIES = ("tfidf", "minilm")
 _PACKAGES = ("crs-lib", "numpy", "scipy", "scikit-learn")
+_GIVEN = ("extractor", "similarity", "topics")
+
+# What computes the tables of a convention: ``make(config, gains, model)`` gives a :class:`PreparedScorer`;
+# the fact ``metrics`` is a function that names the session metrics that it gives, in order.
+SCORERS: Registry["PreparedScorer"] = Registry("scorer")
+# Spaces in which sentences are compared (fact ``vocabulary``: it takes a file of features), and extractors of
+# topics (facts ``model``: it takes a folder; ``in_order``: topics depend on the texts before).
+SPACES: Registry[Any] = Registry("sentence space")
+TOPICS: Registry[Any] = Registry("topic extractor")
+
+
+class Asking(Protocol):
+    """How a model is asked for concepts or topics: a module, which extractors name in their fact ``asks``."""
+
+    def need(self, spec: str, llm: "LLMSettings") -> "Need":
+        """The model as the preflight checks it."""
+
+    def model(self, spec: str, llm: "LLMSettings", folder: Path) -> "LLM":
+        """The model, with its call cache and call log in a folder."""
+
+    def answer_settings(self, llm: "LLMSettings") -> dict[str, Any]:
+        """The settings that change an answer, for the tables."""
+
+    def guarded(
+        self, scorer: BatchScorer, convention: str, metrics: tuple[str, ...], model: Any
+    ) -> BatchScorer:
+        """A scorer that keeps the row of a session without an answer."""
 
 
 class Provenance(NamedTuple):
@@ -50,46 +76,37 @@ class PreparedScorer(NamedTuple):
     metrics: tuple[str, ...]
 
 
-def _extractors() -> list[str]:
-    from crs_lib.thesis.extractors import EXTRACTORS
-
-    return EXTRACTORS.names()
-
-
-def _topic_extractors() -> list[str]:
-    from crs_lib.thesis.topics import TOPICS
-
-    return TOPICS.names()
-
-
-ConventionName = Annotated[
-    str,
-    AfterValidator(conventions.checked),
-    Field(description=f"convention of scoring: {listing([*conventions.CONVENTIONS], 'or')}, "
-    "or one with other settings, such as thesis_grounded(gamma=0.5)"),
-]  # fmt: skip
+_CONVENTION = "convention of scoring, or one with other settings, such as default(gamma=0.5)"
+ConventionName = Annotated[str, AfterValidator(conventions.checked), Field(description=_CONVENTION)]
+_Extractor = Annotated[str, OneOf(EXTRACTORS.names, optional=True), Field(description="finds concepts")]
+_Space = Annotated[str, OneOf(SPACES.names, optional=True), Field(description="of sentences")]
+_Topics = Annotated[str, OneOf(TOPICS.names, optional=True), Field(description="finds topics")]
 
 
 class Choices(Settings):
     """A convention, and what is chosen instead of its own extractor, similarity and topics."""
 
     convention: ConventionName = "default"
-    extractor: Annotated[str, OneOf(_extractors, optional=True), Field(description="finds concepts")] = ""
-    similarity: Annotated[str, OneOf(SIMILARITIES, optional=True), Field(description="of sentences")] = ""
-    topics: Annotated[str, OneOf(_topic_extractors, optional=True), Field(description="finds topics")] = ""
+    extractor: _Extractor = ""
+    similarity: _Space = ""
+    topics: _Topics = ""
     vocabulary: Annotated[str, Field(description="file of the TF-IDF space's features, one a line")] = ""
     topic_model: Annotated[str, Field(description="folder of an LDA model")] = ""
 
     @property
     def knobs(self) -> dict[str, Any]:
         """The chosen settings of the convention."""
-        chosen = {name: getattr(self, name) for name in ("extractor", "similarity", "topics")}
-        return {name: value for name, value in chosen.items() if value}
+        return {name: getattr(self, name) for name in _GIVEN if getattr(self, name)}
 
     @cached_property
-    def rule(self) -> Convention:
+    def chosen(self) -> Convention:
         """The convention with the chosen settings, named after them."""
         return conventions.derived(conventions.get(self.convention), self.knobs)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The session metrics that the convention gives, in the order of its tables."""
+        return tuple(SCORERS.get(self.chosen.scorer).facts["metrics"]())
 
 
 class ScoringConfig(Choices):
@@ -104,51 +121,52 @@ class ScoringConfig(Choices):
     calls: Annotated[str, Field(description="folder of the model's call cache and call log")] = ""
 
     def check(self) -> None:
-        rule = self.rule
-        useless = {
-            "vocabulary": self.vocabulary and rule.similarity != "tfidf",
-            "topic_model": self.topic_model and not rule.topics.startswith("lda"),
-            "llm": self.llm and not self.asks, "llm_settings": self.llm_settings and not self.asks,
-        }  # fmt: skip
-        for name, wrong in useless.items():
-            if wrong:
-                told = f"{name} is {getattr(self, name)!r}, but convention {rule.name!r}"
-                raise InputError(f"{told} with these settings does not use it; leave it out")
+        convention = self.chosen
+        used = {
+            "vocabulary": _fact(SPACES, convention.similarity, "vocabulary"),
+            "topic_model": _fact(TOPICS, convention.topics, "model"),
+            "llm": self.asks,
+            "llm_settings": self.asks,
+        }
+        for name, use in used.items():
+            if getattr(self, name) and not use:
+                problem = f"{name} is {getattr(self, name)!r}, but convention {convention.name!r}"
+                raise InputError(f"{problem} with these settings does not use it; leave it out")
 
     @property
-    def asks(self) -> bool:
-        """Whether a language model names the concepts or topics."""
-        return "llm" in (self.rule.extractor, self.rule.topics)
+    def asks(self) -> str:
+        """The module that asks a language model for the concepts or topics; empty where none is asked."""
+        convention = self.chosen
+        module = _fact(EXTRACTORS, convention.extractor, "asks") or _fact(TOPICS, convention.topics, "asks")
+        return module or ""
+
+    @property
+    def asking(self) -> Asking | None:
+        """How the model is asked that names the concepts or topics; None where no model does."""
+        if not self.asks:
+            return None
+        module: Any = importlib.import_module(self.asks)
+        return cast(Asking, module)
 
     @property
     def in_order(self) -> bool:
         """Whether a dialogue's scores depend on the dialogues before it, so that one process scores all."""
-        if not self.rule.topics:
-            return False
-        from crs_lib.thesis.topics import TOPICS
-
-        return bool(TOPICS.get(self.rule.topics).facts.get("in_order"))
+        return bool(_fact(TOPICS, self.chosen.topics, "in_order"))
 
     def make(self, gains: ArmGains | None = None) -> PreparedScorer:
         """Load the catalogue and make the scorer; InputError for a missing part; ``gains`` of other arms."""
         model = self._model()
-        if self.rule.scorer == "items":
-            made = _items(self, model, gains or {})
-        else:
-            made = (_grounded if self.rule.scorer == "grounded" else _legacy)(self, model)
-        if not self.asks:
-            return made
-        from crs_lib.thesis.asking import AskedScorer
-
-        return made._replace(scorer=AskedScorer(made.scorer, self.rule.name, made.metrics, model))
+        scorer = SCORERS.get(self.chosen.scorer).make(self, gains or {}, model)
+        if self.asking is None:
+            return scorer
+        guarded = self.asking.guarded(scorer.scorer, self.chosen.name, scorer.metrics, model)
+        return scorer._replace(scorer=guarded)
 
     def _model(self) -> "str | LLM":
         """The model of the extractors called llm, with cache and log where a folder is named."""
-        if not (self.llm and self.calls):
+        if self.asking is None or not (self.llm and self.calls):
             return self.llm
-        from crs_lib.thesis import asking
-
-        return asking.model(self.llm, self.model_settings, Path(self.calls))
+        return self.asking.model(self.llm, self.model_settings, Path(self.calls))
 
     @cached_property
     def model_settings(self) -> "LLMSettings":
@@ -161,95 +179,38 @@ class ScoringConfig(Choices):
         """The provenance of a scoring: ``inputs`` are names and content hashes of the files read. Its
         ``weights`` hold those of the composites, and the settings of a model that is asked, as JSON.
         """
-        weights = {name: getattr(self.rule, name)._asdict() for name in ("tas", "items", "cas")}
-        if self.asks:
-            from crs_lib.thesis import asking
-
-            weights["llm"] = asking.answer_settings(self.model_settings)
-        here = versions()
+        convention = self.chosen
+        weights = {name: getattr(convention, name)._asdict() for name in ("tas", "items", "cas")}
+        if self.asking is not None:
+            weights["llm"] = self.asking.answer_settings(self.model_settings)
+        installed = versions()
+        packages = [f"{name} {installed.get(name, 'unknown')}" for name in _PACKAGES]
+        hashes = [f"{name} {digest[:16]}" for name, digest in sorted(inputs.items())]
         return Provenance(
-            convention=self.rule.name, extractor=extractor, embedder=embedder or "none",
+            convention=convention.name,
+            extractor=extractor,
+            embedder=embedder or "none",
             weights=json.dumps(weights, sort_keys=True),
-            versions=", ".join(f"{name} {here.get(name, 'unknown')}" for name in _PACKAGES),
-            input_hash=", ".join(f"{name} {digest[:16]}" for name, digest in sorted(inputs.items())),
-        )  # fmt: skip
+            versions=", ".join(packages),
+            input_hash=", ".join(hashes),
+        )
 
 
-def _items(config: ScoringConfig, llm: "str | LLM", gains: ArmGains) -> PreparedScorer:
+def _fact(registry: Registry[Any], name: str, fact: str) -> Any:
+    """A declared fact of a member; None where there is no name, or the member declares none."""
+    return registry.get(name).facts.get(fact) if name else None
+
+
+@SCORERS.register("items", metrics=base.scored_names)
+def _items(config: ScoringConfig, gains: ArmGains, model: "str | LLM") -> PreparedScorer:
+    """All metrics of :mod:`crs_lib.metrics`, credit through recommended items."""
     catalog = sources.load(config.catalog)
-    rule, grounder = config.rule, Grounder(catalog)
-    name, find, embedder = rule.extractor, None, ""
-    if name != "words":
-        from crs_lib.thesis import extractors
-
-        space = extractors.ConceptSpace.of(catalog)
-        extractor = extractors.create(name, extractors.ExtractorInputs(space, catalog, llm))
-        find, embedder = partial(extractors.memoised, extractor), extractor.embedder
-    origin = config.origin(name, embedder, _inputs(config, catalog))
-    return PreparedScorer(Scorer(grounder, rule, gains, find), origin, tuple(base.scored_names()))
-
-
-def _grounded(config: ScoringConfig, llm: "str | LLM") -> PreparedScorer:
-    from crs_lib.thesis import extractors
-    from crs_lib.thesis.catalog import ThesisCatalog
-    from crs_lib.thesis.grounded import METRICS, GroundedScorer
-
-    catalog, rule = ThesisCatalog.load(config.catalog), config.rule
-    name = rule.extractor
-    extractor = extractors.create(name, extractors.ExtractorInputs(catalog.space, None, llm))
-    space = _space(config, catalog)
-    embedder = "; ".join(part for part in (extractor.embedder, f"sentences: {space.name}") if part)
-    origin = config.origin(name, embedder, _inputs(config))
-    return PreparedScorer(GroundedScorer(catalog, extractor, space, rule), origin, METRICS)
-
-
-def _legacy(config: ScoringConfig, llm: "str | LLM") -> PreparedScorer:
-    from crs_lib.thesis import topics
-    from crs_lib.thesis.catalog import ThesisCatalog
-    from crs_lib.thesis.legacy import METRICS, LegacyScorer
-    from crs_lib.thesis.replay import ReplayedLda, ReplayedScorer
-
-    catalog, rule = ThesisCatalog.load(config.catalog), config.rule
-    named = rule.topics
-    namer = topics.create(named, model=config.topic_model or None, llm=llm)
-    space = _space(config, catalog)
-    embedder = f"topics: {namer.name}; sentences: {space.name}"
-    inputs = _inputs(config)
-    if isinstance(namer, topics.Lda):
-        inputs["topic model"] = tables.sha256(namer.folder / "exp_elog_beta.npy")
-    kind = ReplayedScorer if isinstance(namer, ReplayedLda) else LegacyScorer
-    return PreparedScorer(kind(space, namer, rule), config.origin(named, embedder, inputs), METRICS)
-
-
-def _space(config: ScoringConfig, catalog: Any) -> Any:
-    """The sentence space of a scoring; TF-IDF is fitted on the catalogue."""
-    from crs_lib.metrics import similarity
-
-    if config.rule.similarity == "minilm":
-        return similarity.EmbeddingSpace("minilm")
-    named = _vocabulary(config)
-    words = similarity.read_vocabulary(named) if named else None
-    return similarity.TfidfSpace(catalog.documents, words)
-
-
-def _vocabulary(config: ScoringConfig) -> str:
-    """The file of the sentence space's features: the one named, else the thesis's for its own catalogue."""
-    if config.vocabulary or config.rule.similarity != "tfidf":
-        return config.vocabulary
-    from crs_lib.thesis.topics import vocabulary_of
-
-    return str(vocabulary_of(config.catalog) or "")
-
-
-def _inputs(config: ScoringConfig, catalog: Catalog | None = None) -> dict[str, str]:
-    """Names and content hashes of the inputs of a scoring."""
-    found = dict(config.inputs)
-    if catalog is not None:
-        found["catalog"] = sources.content_hash(catalog)
-    elif sources.parted(config.catalog)[0] == sources.SAMPLE:
-        found["catalog"] = sources.content_hash(sources.load(sources.SAMPLE))
-    else:
-        found["catalog"] = tables.sha256(paths.given(sources.parted(config.catalog)[0]))
-    if named := _vocabulary(config):
-        found["vocabulary"] = tables.sha256(paths.given(named))
-    return found
+    name = config.chosen.extractor
+    find, embedder = None, ""
+    if name != extractors.WORDS:  # else the grounder finds them, with the titles
+        extractor = EXTRACTORS.create(name, inputs=ExtractorInputs(catalog=catalog, llm=model))
+        find = partial(extractors.memoised, extractor)
+        embedder = extractor.embedder
+    inputs = {**config.inputs, "catalog": sources.content_hash(catalog)}
+    scorer = Scorer(Grounder(catalog), config.chosen, gains, find)
+    return PreparedScorer(scorer, config.origin(name, embedder, inputs), tuple(base.scored_names()))

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeVar
 
 import pandas as pd
 
@@ -19,22 +19,38 @@ from crs_lib.metrics import base, gain
 from crs_lib.metrics.records import BatchScorer, Scores
 from crs_lib.runs import processes
 
+T = TypeVar("T")
 CHUNK = 50  # dialogues scored at once
 OWN_FAMILY = "judge of its own family"
+# The marks of a share lost where there is too little to lose, and of costs that no arm was simulated for.
+UNABLE = "unable"
+NO_ARM = "no straight users"
+NO_OPEN = "no shift of open scope"
+
+
+def _chunks(items: Iterable[T]) -> Iterator[list[T]]:
+    """The items in lists of at most ``CHUNK``."""
+    iterator = iter(items)
+    chunk = list(itertools.islice(iterator, CHUNK))
+    while chunk:
+        yield chunk
+        chunk = list(itertools.islice(iterator, CHUNK))
 
 
 def stream(
-    dialogues: Iterable[Dialogue], scorer: BatchScorer, config: ScoringConfig | None = None,
-    workers: int = 1, gains: ArmGains | None = None,
-) -> Iterator[Scores]:  # fmt: skip
+    dialogues: Iterable[Dialogue],
+    scorer: BatchScorer,
+    config: ScoringConfig | None = None,
+    workers: int = 1,
+    gains: ArmGains | None = None,
+) -> Iterator[Scores]:
     """Score dialogues chunk by chunk, in order; memory stays flat. With more than one worker each process
     makes its own scorer from ``config`` and the ``gains`` of other arms; the scores do not depend on their
     number. A scorer that depends on the order scores all itself. InputError for fewer than one worker.
     """
     if workers < 1:
         raise InputError(f"workers is {workers}; give a whole number >= 1")
-    left = iter(dialogues)
-    chunks = iter(lambda: tuple(itertools.islice(left, CHUNK)), ())
+    chunks = _chunks(dialogues)
     if workers == 1 or config is None or config.in_order:
         for chunk in chunks:
             yield from _scored(scorer, chunk)
@@ -59,39 +75,57 @@ def _scored(scorer: BatchScorer, chunk: Sequence[Dialogue]) -> list[Scores]:
             gc.enable()
 
 
+class _Written:
+    """What is written of scores one after the other: results as lines, sessions and shifts for later."""
+
+    def __init__(self, lines: IO[str], origin: Provenance) -> None:
+        self.lines = lines
+        self.columns = origin._asdict()
+        self.sessions = tables.Rows()
+        self.shifts: list[pd.DataFrame] = []
+
+    def turns(self, scored: Iterable[Scores]) -> Iterator[pd.DataFrame]:
+        """The turns of the scores as tables; all else is taken in on the way."""
+        for chunk in _chunks(scored):
+            turns, shifts = [], []
+            for scores in chunk:
+                self._add(scores.session)
+                turns += scores.turns
+                shifts += scores.shifts
+            if shifts:
+                self.shifts.append(pd.DataFrame(shifts))
+            if turns:
+                frame = pd.DataFrame(turns).assign(**self.columns)
+                yield frame.astype({"since_shift": "Int64"}) if "since_shift" in frame else frame
+
+    def _add(self, session: Mapping[str, Any]) -> None:
+        self.lines.write(tables.dumps({**session, **self.columns}) + "\n")
+        self.sessions.add({name: value for name, value in session.items() if not isinstance(value, dict)})
+
+    def shift_table(self) -> pd.DataFrame:
+        """All shifts; a table without rows where there was none."""
+        if self.shifts:
+            return pd.concat(self.shifts, ignore_index=True).assign(**self.columns)
+        names = "model session_id voice turn type explicitness scope reading".split()
+        return pd.DataFrame(columns=[*names, *base.columns(base.SHIFT)]).assign(**self.columns)
+
+
 def write(scored: Iterator[Scores], target: Callable[[str], Path], origin: Provenance) -> pd.DataFrame:
     """Stream the scores into ``turns.parquet``, ``shifts.parquet`` and ``results.jsonl``. ``target`` gives
     the path of a file's name. Returns the flat session table; InputError where there is nothing to score.
     """
-    sessions = tables.Rows()
-    shifts: list[pd.DataFrame] = []
-    columns = origin._asdict()
-
-    def frames() -> Iterator[pd.DataFrame]:
-        while part := list(itertools.islice(scored, CHUNK)):
-            for scores in part:
-                lines.write(tables.dumps(scores.session | columns) + "\n")
-                sessions.add({k: v for k, v in scores.session.items() if not isinstance(v, dict)})
-            if rows := [row for scores in part for row in scores.shifts]:
-                shifts.append(pd.DataFrame(rows))
-            if rows := [row for scores in part for row in scores.turns]:
-                frame = pd.DataFrame(rows).assign(**columns)
-                yield frame.astype({"since_shift": "Int64"}) if "since_shift" in frame else frame
-
     with tables.together():
         with tables.write_aside(target("results.jsonl")) as lines:
-            made = frames()
-            first = next(made, None)
-            if not sessions:
+            written = _Written(lines, origin)
+            frames = written.turns(scored)
+            first = next(frames, None)
+            if not written.sessions:
                 raise InputError("there is no dialogue to score; is the log empty?")
             if first is None:
                 raise InputError("no dialogue has a turn and a reply to it; there is nothing to score")
-            tables.write_parquet(target("turns.parquet"), itertools.chain([first], made))
-        none = "model session_id voice turn type explicitness scope reading".split()
-        frame = pd.DataFrame(columns=[*none, *base.columns(base.SHIFT)])
-        frame = pd.concat(shifts, ignore_index=True) if shifts else frame
-        tables.write_parquet(target("shifts.parquet"), frame.assign(**columns))
-    return sessions.frame()
+            tables.write_parquet(target("turns.parquet"), itertools.chain([first], frames))
+        tables.write_parquet(target("shifts.parquet"), written.shift_table())
+    return written.sessions.frame()
 
 
 def model_metrics(sessions: pd.DataFrame, metrics: Sequence[str], columns: Mapping[str, str]) -> pd.DataFrame:
@@ -100,7 +134,8 @@ def model_metrics(sessions: pd.DataFrame, metrics: Sequence[str], columns: Mappi
     of costs are :func:`crs_lib.stats.cost_interval`. A metric that no session defines has a null mean and n
     0; ``mark``: which may not rank systems, why an interval or a share is missing. ``columns`` are added.
     """
-    models, parts = list(dict.fromkeys(sessions["model"])), []
+    models = list(dict.fromkeys(sessions["model"]))
+    parts = []
     for name in metrics:
         metric = base.get(name)
         if metric.primary:
@@ -115,37 +150,38 @@ def model_metrics(sessions: pd.DataFrame, metrics: Sequence[str], columns: Mappi
     return pd.concat(parts, ignore_index=True).assign(**columns)[head]
 
 
-# The marks of a share lost where there is too little to lose, and of costs that no arm was simulated for.
-UNABLE, NO_ARM, NO_OPEN = "unable", "no straight users", "no shift of open scope"
-
-
-def _costs(sessions: pd.DataFrame, metric: base.Metric) -> Iterator[dict[str, Any]]:
+def _costs(sessions: pd.DataFrame, metric: base.Metric) -> list[dict[str, Any]]:
     """The rows of a metric of primary windows: one window a scenario."""
-    for system, mine in sessions.groupby("model", sort=False):
-        if metric.ratio:
-            top, bottom = (mine[name].astype(float) for name in metric.ratio)
-            found = stats.ratio_interval(top, bottom)
-            if bottom.mean() < gain.ABLE:  # not so where no scenario has a straight user
-                found = stats.Estimate.unknown(reason=UNABLE)
-        else:
-            found = stats.cost_interval(mine[metric.name])
-        none = NO_OPEN if metric.name.startswith("open_scope") else NO_ARM
-        mark = (found.reason or metric.mark) if found.n or found.reason == UNABLE else none
-        numbers = {"mean": found.value, "low": found.low, "high": found.high, "n": found.n}
-        yield {"system": system, **numbers, "mark": mark, "n_missing": len(mine) - found.n}
+    rows = []
+    for system, own in sessions.groupby("model", sort=False):
+        interval = _ratio(own, *metric.ratio) if metric.ratio else stats.cost_interval(own[metric.name])
+        mark = interval.reason or metric.mark
+        if not interval.n and interval.reason != UNABLE:
+            mark = NO_OPEN if metric.name.startswith("open_scope") else NO_ARM
+        row = {"system": system, "mean": interval.value, "low": interval.low, "high": interval.high}
+        rows.append(row | {"n": interval.n, "n_missing": len(own) - interval.n, "mark": mark})
+    return rows
+
+
+def _ratio(sessions: pd.DataFrame, top: str, bottom: str) -> stats.Estimate:
+    """The ratio of the means of two metrics; none for a system whose bottom is too small to lose of."""
+    below = sessions[bottom].astype(float)
+    if below.mean() < gain.ABLE:  # not so where no scenario has a straight user
+        return stats.Estimate.unknown(reason=UNABLE)
+    return stats.ratio_interval(sessions[top].astype(float), below)
 
 
 def with_judges(table: pd.DataFrame, judged: pd.DataFrame, sessions: pd.DataFrame) -> pd.DataFrame:
     """The model metrics with a row for each system and construct of judges (``judge.headline``) behind them.
     A system that no judge read has null means; ``mark`` says where only judges of its own family did.
     """
-    given = judged.rename(columns={"construct": "metric", "value": "mean"}).drop(columns="n_missing")
-    asked = sessions["model"].value_counts()
-    pairs = itertools.product(dict.fromkeys(given["metric"]), sessions["model"].unique())
-    rows = pd.DataFrame(pairs, columns=["metric", "model"]).merge(given, how="left")
+    means = judged.rename(columns={"construct": "metric", "value": "mean"}).drop(columns="n_missing")
+    sizes = sessions["model"].value_counts()
+    pairs = itertools.product(dict.fromkeys(means["metric"]), sessions["model"].unique())
+    rows = pd.DataFrame(pairs, columns=["metric", "model"]).merge(means, how="left")
     rows["n"] = rows["n"].fillna(0).astype(int)
-    rows["n_missing"] = rows["model"].map(asked) - rows["n"]
+    rows["n_missing"] = rows["model"].map(sizes) - rows["n"]
     rows["direction"] = [base.get(name).direction for name in rows["metric"]]
-    rows["mark"] = [OWN_FAMILY if own is True else "" for own in rows["own_family"]]
+    rows["mark"] = ["" if own_family is not True else OWN_FAMILY for own_family in rows["own_family"]]
     origin = table.iloc[0, table.columns.get_loc("mark") + 1 :].to_dict()
     return pd.concat([table, rows.assign(**origin)[table.columns]], ignore_index=True)

@@ -29,18 +29,10 @@ SHOWN: dict[str, list[str]] = {
     "score_around_shifts": ["normalised_gain", "topic_adaptation_score"],
 }  # fmt: skip
 
-_RECOVERY = ("topic_recovery_rate", "avg_recovery_delay")
-
-# The outcomes of the thesis's conventions, the primary one first; those of ours are the headline.
-OUTCOMES = {
-    "thesis_grounded": ("topic_adaptation_score", *_OVERLAP, *_RECOVERY),
-    "thesis_legacy": ("context_adaptation_score", *_OVERLAP, *_RECOVERY),
-}
-
 
 def outcomes(convention: str) -> tuple[str, ...]:
     """The outcomes of a convention, the primary one first; the headline for our own."""
-    return OUTCOMES.get(conventions.base_of(convention)) or tuple(HEADLINE)
+    return conventions.outcomes_of(convention) or tuple(HEADLINE)
 
 
 def lower(metric: str) -> bool:
@@ -50,7 +42,7 @@ def lower(metric: str) -> bool:
 
 def is_thesis(convention: str) -> bool:
     """Whether a convention is one of the thesis's, with outcomes of its own."""
-    return conventions.base_of(convention) in OUTCOMES
+    return bool(conventions.outcomes_of(convention))
 
 
 def shown(convention: str, table: str, known: Collection[str]) -> list[str]:

@@ -1,6 +1,6 @@
-"""The registry of metrics: each is one registered function, and every table and figure reads the registry.
+"""Metric: a quantity that every table and figure knows by its declaration; and the registry of all of them.
 
-A metric is registered beside its formula in a file of this room::
+A metric is registered beside its formula in a file of this room, and that is all it takes::
 
     @metric("novelty", "N", TURN, 0, 1, NEITHER, source="docs/metrics.md, section 4")
     def novelty_of_turn(turn: TurnRecord) -> float:
@@ -11,6 +11,7 @@ metric is undefined. The scorer computes the metric: ``turns.parquet`` or ``shif
 ``results.jsonl`` its mean over the session, and ``model_metrics.csv``, report, trace and gate get a row.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -21,16 +22,18 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Registry
 from crs_lib.metrics import constructs
 
-_LEVELS = TURN, SHIFT, SESSION = ("turn", "shift", "session")
-HIGHER, LOWER, NEITHER = "higher is better", "lower is better", "no better or worse"
-NOT_VALID, DESCRIPTIVE = "not valid for ranking", "no direction, not for ranking"
+LEVELS = TURN, SHIFT, SESSION = ("turn", "shift", "session")
+DIRECTIONS = HIGHER, LOWER, NEITHER = ("higher is better", "lower is better", "no better or worse")
+NOT_VALID = "not valid for ranking"
+DESCRIPTIVE = "no direction, not for ranking"
 UNGATED = "not gated, not for ranking"
 DAGGER = "†"
 DAGGER_NOTE = (
     f"{DAGGER} not valid for ranking: fails orderings of control policies, or was put to none "
     "(docs/validity.md, section 1)"
 )
-F = TypeVar("F", bound=Callable[[Any], Any])
+Compute = Callable[[Any], Any]
+F = TypeVar("F", bound=Compute)
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,9 @@ class Metric:
     tested it. ``compute`` takes the record of the level; None for a metric of another scorer. One that is not
     ``averaged`` (a list a turn) has no mean. The session value of a shift metric is the mean over its shifts,
     or that of the ``primary`` window alone; ``ratio``: two metrics, of whose means it is the ratio.
+    ``column`` is the place of its column among those of its level; one without stands behind them.
+
+    A metric with the function that computes it is registered by using it as a decorator.
     """
 
     name: str
@@ -54,13 +60,14 @@ class Metric:
     averaged: bool = True
     primary: bool = False
     ratio: tuple[str, str] | None = None
-    compute: Callable[[Any], Any] | None = None
+    column: float = math.inf
+    compute: Compute | None = None
 
     def __post_init__(self) -> None:
         """Raise InputError for an unknown level or direction."""
-        for given, known in ((self.level, _LEVELS), (self.direction, (HIGHER, LOWER, NEITHER))):
-            if given not in known:
-                raise InputError(f"metric {self.name!r}: {given!r} is none of {', '.join(known)}")
+        for word, words in ((self.level, LEVELS), (self.direction, DIRECTIONS)):
+            if word not in words:
+                raise InputError(f"metric {self.name!r}: {word!r} is none of {', '.join(words)}")
 
     def __call__(self, compute: F) -> F:
         """Register the metric with the function of a record that computes it; InputError for a taken name."""
@@ -72,38 +79,34 @@ class Metric:
         """Why the metric may not rank systems; empty where it may. All tables, figures and pages ask here."""
         if self.direction == NEITHER:
             return DESCRIPTIVE
-        return {True: "", False: NOT_VALID, None: UNGATED}[self.gate]
+        if self.gate is None:
+            return UNGATED
+        return "" if self.gate else NOT_VALID
 
     @property
     def label(self) -> str:
         """The short name, with a dagger where the metric is not valid for ranking."""
-        return f"{self.short} {DAGGER}" if self.mark not in ("", DESCRIPTIVE) else self.short
+        if self.mark in ("", DESCRIPTIVE):
+            return self.short
+        return f"{self.short} {DAGGER}"
 
 
 metric = Metric  # as a decorator
 
-# The metrics (fact ``metric``, a :class:`Metric`), and the columns of tables that are none (fact ``level``).
+# The metrics (fact ``metric``, a :class:`Metric`), and the columns of tables that are none.
 METRICS: Registry[Any] = Registry("metric", room="crs_lib.metrics")
 FACTS: Registry[Any] = Registry("column", room="crs_lib.metrics")
 
-# The columns of ``turns.parquet``, ``shifts.parquet`` and the sessions, in order; others stand behind them.
-_ORDER = """
-    cross_coherence context_retention topic_interference topic_adaptation_score undefined slot_f1
-    n_items n_wishes satisfaction satisfaction_corrected satisfaction_popular
-    novelty topic_interference_leakage copying item_tas n_hallucinated_titles state_f1 state_joint
-    missing_concepts hallucinated_concepts since_shift normalised_gain first_gain new_and_fits precise
-    found_at_3 violations false_claims uptake release retention hit_by_chance
-    n_answers watched delay_text recovered_text delay_item recovered_item primary cost_undefined
-    shift_cost share_lost conversation_cost history_cost misfit misfit_at_0 delay stale wrong
-    straight_gain fresh_gain open_scope_cost open_scope_gain history_cost_v2 placebo_cost
-    topic_recovery_rate avg_recovery_delay item_recovery_rate context_adaptation_score tas_volatility
-""".split()
+
+def fact(name: str, level: str, column: float = math.inf) -> Callable[[F], F]:
+    """Decorator: a column of the table of a level that is no metric, at its place among the columns."""
+    return FACTS.register(name, level=level, place=column)  # type: ignore[return-value]
 
 
 def declare(*metrics: Metric) -> None:
     """Register metrics that another scorer gives; InputError for a name that is taken."""
-    for one in metrics:
-        METRICS.register(one.name, metric=one)(Metric)
+    for declared in metrics:
+        METRICS.register(declared.name, metric=declared)(Metric)
 
 
 def every() -> list[Metric]:
@@ -116,45 +119,74 @@ def get(name: str) -> Metric:
     if name in constructs.CONSTRUCTS and name not in METRICS:
         low, high = constructs.get(name).scale
         return Metric(name, name, SESSION, low, high, HIGHER, "scores of judges (docs/running-llms.md)")
-    one: Metric = METRICS.get(name).facts["metric"]
-    return one
+    declared: Metric = METRICS.get(name).facts["metric"]
+    return declared
 
 
 def scored(*levels: str) -> list[Metric]:
     """The metrics that a session has a mean of, by level (turn, shift, session) and place."""
-    known = [one for one in every() if one.compute and one.averaged and one.level in (levels or _LEVELS)]
-    return sorted(known, key=lambda one: (_LEVELS.index(one.level), _place(one.name)))
+    metrics = []
+    for level in levels or LEVELS:
+        of_level = [each for each in every() if each.level == level and each.compute and each.averaged]
+        metrics += sorted(of_level, key=lambda each: each.column)
+    return metrics
 
 
 def scored_names(*levels: str) -> list[str]:
     """The names of :func:`scored`."""
-    return [one.name for one in scored(*levels)]
+    return [each.name for each in scored(*levels)]
 
 
-def columns(level: str) -> dict[str, Callable[[Any], Any]]:
+def columns(level: str) -> dict[str, Compute]:
     """The columns of the table of a level ("turn" or "shift"): metrics and facts, in their order."""
-    known = {entry.name: entry.make for entry in FACTS if entry.facts["level"] == level}
-    known |= {one.name: one.compute for one in every() if one.compute and one.level == level}
-    return {name: known[name] for name in sorted(known, key=_place)}
-
-
-def _place(name: str) -> int:
-    return _ORDER.index(name) if name in _ORDER else len(_ORDER)
+    entries: list[tuple[float, str, Compute]] = []
+    for entry in FACTS:
+        if entry.facts["level"] == level:
+            entries.append((entry.facts["place"], entry.name, entry.make))
+    for each in every():
+        if each.level == level and each.compute:
+            entries.append((each.column, each.name, each.compute))
+    entries.sort(key=lambda column: column[0])
+    return {name: compute for _, name, compute in entries}
 
 
 def describe() -> pd.DataFrame:
-    """One row a metric, sorted: name, short name, level, range, direction, mark, version, source."""
-    rows = [
-        {
-            "metric": m.name, "short": m.short, "level": m.level, "range": f"[{m.low:g}, {m.high:g}]",
-            "direction": m.direction, "mark": m.mark, "version": m.version, "source": m.source,
-        }
-        for m in sorted(every(), key=lambda m: (m.level != SESSION, m.name))
-    ]  # fmt: skip
+    """One row a metric, sorted: name, short name, level, range, direction, mark, version, source.
+
+    Examples
+    --------
+    >>> describe().set_index("metric").loc["normalised_gain", "range"]
+    '[-inf, 1]'
+    """
+    rows = []
+    for each in sorted(every(), key=lambda each: (each.level != SESSION, each.name)):
+        row: dict[str, Any] = {"metric": each.name, "short": each.short, "level": each.level}
+        row["range"] = f"[{each.low:g}, {each.high:g}]"
+        row["direction"] = each.direction
+        row["mark"] = each.mark
+        row["version"] = each.version
+        row["source"] = each.source
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
 def in_range(name: str, values: pd.Series) -> bool:
-    """Whether every defined value of a metric lies in its declared range (up to rounding)."""
-    metric, known = get(name), values.dropna()
-    return bool(((known >= metric.low - 1e-9) & (known <= metric.high + 1e-9)).all())
+    """Whether every defined value of a metric lies in its declared range (up to rounding).
+
+    Parameters
+    ----------
+    name : str
+        A metric, or a construct of judges.
+    values : pandas.Series
+        Values of the metric, NaN where it is undefined.
+
+    Examples
+    --------
+    >>> in_range("precise", pd.Series([0.0, 1.0, None]))
+    True
+    """
+    declared = get(name)
+    defined = values.dropna()
+    above = defined >= declared.low - 1e-9
+    below = defined <= declared.high + 1e-9
+    return bool((above & below).all())

@@ -5,16 +5,20 @@ sections 2, 4, 5 and 7.
 
 import math
 import statistics
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from crs_lib.metrics import grounded, overlap
-from crs_lib.metrics.base import FACTS, HIGHER, LOWER, SESSION, SHIFT, TURN, metric
+from crs_lib.metrics.base import HIGHER, LOWER, SESSION, SHIFT, TURN, fact, metric
 from crs_lib.metrics.conventions import CasWeights, ItemWeights, TasWeights
-from crs_lib.metrics.records import SessionRecord, ShiftRecord, TurnRecord, mean_defined
+from crs_lib.metrics.records import SessionRecord, ShiftRecord, TurnRecord, defined, mean_defined
 
-_RECOVERY: dict[str, Any] = {"source": "recovery after shifts (docs/metrics.md, section 5)", "gate": False}
-_TAS, _ITEM, _CAS = (f"docs/metrics.md, section {n}" for n in (2, 4, 7))
+_TAS = "docs/metrics.md, section 2"
+_ITEM = "docs/metrics.md, section 4"
+_RECOVERY = "recovery after shifts (docs/metrics.md, section 5)"
+_CAS = "docs/metrics.md, section 7"
+_MOST = math.inf
+Criterion = Callable[[TurnRecord], bool]
 
 
 class Recovery(NamedTuple):
@@ -33,114 +37,126 @@ def after_shifts(
     ``met[t - 1]`` says whether the reply of turn t (from 1) counts. A shift is watched until the next one
     (``within_segment``), the end, or ``window`` replies; what is not recovered by then is censored.
     """
-    out = []
-    for place, turn in enumerate(shift_turns):
-        following = shift_turns[place + 1 : place + 2] if within_segment else []
-        end = min(len(met) + 1, *following, turn + window if window is not None else math.inf)
-        watched = max(0, int(end) - turn)
-        delay = next((d for d in range(watched) if met[turn + d - 1]), None)
-        out.append(Recovery(turn, math.nan if delay is None else delay, watched, delay is not None))
-    return out
+    recoveries = []
+    for position, turn in enumerate(shift_turns):
+        end = len(met) + 1
+        if within_segment and position + 1 < len(shift_turns):
+            end = min(end, shift_turns[position + 1])
+        if window is not None:
+            end = min(end, turn + window)
+        replies = list(met[turn - 1 : end - 1])
+        recovered = True in replies
+        delay = replies.index(True) if recovered else math.nan
+        recoveries.append(Recovery(turn, delay, max(0, end - turn), recovered))
+    return recoveries
 
 
 def rate(recoveries: Sequence[Recovery]) -> float:
     """Share of the shifts that were recovered, in [0, 1]; NaN where there was no shift."""
-    return mean_defined(float(r.recovered) for r in recoveries)
+    return mean_defined(float(recovery.recovered) for recovery in recoveries)
 
 
 def mean_delay(recoveries: Sequence[Recovery]) -> float:
     """Mean delay over the recovered shifts, in turns ≥ 0; NaN where none recovered. Survivor-biased."""
-    return mean_defined(r.delay for r in recoveries)
+    return mean_defined(recovery.delay for recovery in recoveries)
 
 
-@FACTS.register("since_shift", level=TURN)
-def since_shift(turn: TurnRecord) -> int | None:
+@fact("since_shift", TURN, column=21)
+def _since_shift(turn: TurnRecord) -> int | None:
     """Turns since the last shift, 0 at the shift; None before the first."""
     return turn.since_shift
 
 
-def _met_in_text(turn: TurnRecord) -> bool:
+def met_in_text(turn: TurnRecord) -> bool:
     """Whether the reply overlaps with the utterance as the convention's thresholds ask."""
-    cc, cr = turn.once(overlap.cross_coherence), turn.once(overlap.context_retention)
-    return cc >= turn.rule.recovery_cc or cr >= turn.rule.recovery_cr
+    convention = turn.convention
+    if turn.once(overlap.cross_coherence) >= convention.recovery_cc:
+        return True
+    return turn.once(overlap.context_retention) >= convention.recovery_cr
 
 
-def _met_by_item(turn: TurnRecord) -> bool:
+def met_by_item(turn: TurnRecord) -> bool:
     """Whether one recommended item meets every constraint and has no excluded value."""
     return turn.once(grounded.best_share) == 1
 
 
-CRITERIA = {"text": _met_in_text, "item": _met_by_item}
-
-
-def _in_window(shift: ShiftRecord, criterion: str) -> Recovery:
+def _in_window(shift: ShiftRecord, criterion: Criterion) -> Recovery:
     """The shift's recovery within the convention's window."""
-    turns = shift.replies if shift.rule.within_segment else shift.rest
-    return after_shifts([1], [turn.once(CRITERIA[criterion]) for turn in turns], window=shift.rule.window)[0]
+    convention = shift.convention
+    turns = shift.replies if convention.within_segment else shift.following
+    met = [turn.once(criterion) for turn in turns[: convention.window]]
+    return after_shifts([1], met)[0]
 
 
-@FACTS.register("n_answers", level=SHIFT)
-def n_answers(shift: ShiftRecord) -> float:
+def _delay(shift: ShiftRecord, criterion: Criterion) -> float:
+    """Replies until the criterion is met, before the next shift; NaN for never."""
+    return after_shifts([1], [turn.once(criterion) for turn in shift.replies])[0].delay
+
+
+@fact("n_answers", SHIFT, column=1)
+def _n_answers(shift: ShiftRecord) -> float:
     """The number of films that meet everything after the shift, as logged; NaN where the log has none."""
-    found = shift.event.get("n_answers")
-    return float(found) if isinstance(found, int) else math.nan
+    answers = shift.event.log.get("n_answers")
+    return float(answers) if isinstance(answers, int) else math.nan
 
 
-@FACTS.register("watched", level=SHIFT)
-def watched(shift: ShiftRecord) -> int:
+@fact("watched", SHIFT, column=2)
+def _watched(shift: ShiftRecord) -> int:
     """The number of replies until the next shift or the end."""
     return len(shift.replies)
 
 
-def _recovery_columns(criterion: str, met: str) -> None:
-    """Register when a shift is recovered by a criterion, and whether it is within the convention's window."""
-
-    def delay(shift: ShiftRecord) -> float:
-        return after_shifts([1], [turn.once(CRITERIA[criterion]) for turn in shift.replies])[0].delay
-
-    def recovered(shift: ShiftRecord) -> bool:
-        return _in_window(shift, criterion).recovered
-
-    delay.__doc__ = f"Replies until {met}, before the next shift; NaN for never."
-    recovered.__doc__ = f"Whether {met} within the convention's window."
-    FACTS.register(f"delay_{criterion}", level=SHIFT)(delay)
-    FACTS.register(f"recovered_{criterion}", level=SHIFT)(recovered)
+@fact("delay_text", SHIFT, column=3)
+def _delay_text(shift: ShiftRecord) -> float:
+    """Replies until reply and utterance overlap as the thresholds ask, in the segment; NaN for never."""
+    return _delay(shift, met_in_text)
 
 
-_recovery_columns("text", "reply and utterance overlap as the convention's thresholds ask")
-_recovery_columns("item", "an item meets every constraint and has no excluded value")
+@fact("recovered_text", SHIFT, column=4)
+def _recovered_text(shift: ShiftRecord) -> bool:
+    """Whether reply and utterance overlap as the thresholds ask within the convention's window."""
+    return _in_window(shift, met_in_text).recovered
 
 
-def _recoveries(session: SessionRecord, criterion: str) -> list[Recovery]:
-    """The recoveries of a session's shifts within the window, by one criterion ("text", "item")."""
-    return [_in_window(shift, criterion) for shift in session.shifts]
+@fact("delay_item", SHIFT, column=5)
+def _delay_item(shift: ShiftRecord) -> float:
+    """Replies until an item meets every constraint and no exclusion, in the segment; NaN for never."""
+    return _delay(shift, met_by_item)
 
 
-@metric("topic_recovery_rate", "recovery (text)", SESSION, 0, 1, HIGHER, **_RECOVERY)
+@fact("recovered_item", SHIFT, column=6)
+def _recovered_item(shift: ShiftRecord) -> bool:
+    """Whether an item meets every constraint and no exclusion within the convention's window."""
+    return _in_window(shift, met_by_item).recovered
+
+
+@metric("topic_recovery_rate", "recovery (text)", SESSION, 0, 1, HIGHER, _RECOVERY, gate=False, column=1)
 def _topic_recovery_rate(session: SessionRecord) -> float:
     """Share of the shifts recovered in text within the window, in [0, 1]; NaN without shifts."""
-    return rate(_recoveries(session, "text"))
+    return rate([_in_window(shift, met_in_text) for shift in session.shifts])
 
 
-@metric("avg_recovery_delay", "delay (text)", SESSION, 0, math.inf, LOWER, **_RECOVERY)
+@metric("avg_recovery_delay", "delay (text)", SESSION, 0, _MOST, LOWER, _RECOVERY, gate=False, column=2)
 def _avg_recovery_delay(session: SessionRecord) -> float:
     """Mean delay in turns of the shifts recovered in text; see :func:`mean_delay`."""
-    return mean_delay(_recoveries(session, "text"))
+    return mean_delay([_in_window(shift, met_in_text) for shift in session.shifts])
 
 
-@metric("item_recovery_rate", "recovery", SESSION, 0, 1, HIGHER, **_RECOVERY)
+@metric("item_recovery_rate", "recovery", SESSION, 0, 1, HIGHER, _RECOVERY, gate=False, column=3)
 def _item_recovery_rate(session: SessionRecord) -> float:
     """Share of the shifts recovered by an item within the window, in [0, 1]; NaN without shifts."""
-    return rate(_recoveries(session, "item"))
+    return rate([_in_window(shift, met_by_item) for shift in session.shifts])
 
 
 def tas(cc: float, cr: float, copying: float, weights: TasWeights, *, clip: bool = False) -> float:
     """α·CC + β·CR − γ·I, in [−γ, α+β], or with ``clip`` in [−1, 1] (the thesis's); NaN without CC or CR."""
     value = weights.alpha * cc + weights.beta * cr - weights.gamma * copying
-    return max(-1.0, min(1.0, value)) if clip and not math.isnan(value) else value
+    if clip and not math.isnan(value):
+        return max(-1.0, min(1.0, value))
+    return value
 
 
-def _item_tas(
+def item_tas(
     corrected: float, raw: float, novelty: float, leakage: float, copying: float, weights: ItemWeights
 ) -> float:
     """α·S* + β·N·S − γ·L − δ·copying, at most α + β; NaN without S*; undefined N·S and L count 0."""
@@ -152,51 +168,64 @@ def _item_tas(
 
 
 def cas(
-    recovery: float, delay: float, interference: float, coherence: float, retention: float,
-    weights: CasWeights, *, slowest: float = 5.0,
-) -> float:  # fmt: skip
+    recovery: float,
+    delay: float,
+    interference: float,
+    coherence: float,
+    retention: float,
+    weights: CasWeights,
+    *,
+    slowest: float = 5.0,
+) -> float:
     """The older composite: a weighted mean of five parts in [0, 1], 1 is best; the delay counts 1 −
     clamp(delay/slowest), interference 1 − clamp(interference). Undefined parts are left out; NaN without any.
     """
     parts = (recovery, 1 - _clamp(delay / slowest), 1 - _clamp(interference), coherence, retention)
-    defined = [(value, weight) for value, weight in zip(parts, weights, strict=True) if not math.isnan(value)]
-    total = sum(weight for _, weight in defined)
-    return sum(value * weight for value, weight in defined) / total if total else math.nan
+    value, total = 0.0, 0.0
+    for part, weight in zip(parts, weights, strict=True):
+        if not math.isnan(part):
+            value += part * weight
+            total += weight
+    return value / total if total else math.nan
 
 
 def _clamp(value: float) -> float:
     return value if math.isnan(value) else max(0.0, min(1.0, value))
 
 
-@metric("topic_adaptation_score", "TAS", TURN, -1, 2, HIGHER, source=_TAS, gate=False)
+@metric("topic_adaptation_score", "TAS", TURN, -1, 2, HIGHER, _TAS, gate=False, column=4)
 def _tas_of_turn(turn: TurnRecord) -> float:
     """TAS of a turn under the convention's weights; see :func:`tas`."""
-    cc, cr = turn.once(overlap.cross_coherence), turn.once(overlap.context_retention)
-    return tas(cc, cr, turn.once(overlap.interference), turn.rule.tas, clip=turn.rule.clip)
+    cc = turn.once(overlap.cross_coherence)
+    cr = turn.once(overlap.context_retention)
+    copying = turn.once(overlap.interference)
+    return tas(cc, cr, copying, turn.convention.tas, clip=turn.convention.clip)
 
 
-@metric("item_tas", "item TAS", TURN, -math.inf, 1, HIGHER, source=_ITEM, gate=False)
+@metric("item_tas", "item TAS", TURN, -math.inf, 1, HIGHER, _ITEM, gate=False, column=15)
 def _item_tas_of_turn(turn: TurnRecord) -> float:
-    """Item TAS of a turn under the convention's weights; see :func:`_item_tas`."""
-    return _item_tas(
-        turn.once(grounded.satisfaction_corrected), turn.once(grounded.satisfaction_of_turn),
-        turn.once(grounded.novelty_of_turn), turn.once(grounded.leakage_of_turn),
-        turn.once(overlap.copying_without_values), turn.rule.items,
-    )  # fmt: skip
+    """Item TAS of a turn under the convention's weights; see :func:`item_tas`."""
+    corrected = turn.once(grounded.satisfaction_corrected)
+    raw = turn.once(grounded.satisfaction_of_turn)
+    novelty = turn.once(grounded.novelty_of_turn)
+    leakage = turn.once(grounded.leakage_of_turn)
+    copying = turn.once(overlap.copying_without_values)
+    return item_tas(corrected, raw, novelty, leakage, copying, turn.convention.items)
 
 
-@metric("context_adaptation_score", "CAS", SESSION, 0, 1, HIGHER, source=_CAS, gate=False)
+@metric("context_adaptation_score", "CAS", SESSION, 0, 1, HIGHER, _CAS, gate=False, column=4)
 def _cas_of_session(session: SessionRecord) -> float:
     """CAS of a session under the convention's weights; see :func:`cas`."""
-    return cas(
-        session.once(_topic_recovery_rate), session.once(_avg_recovery_delay),
-        session.mean(grounded.leakage_of_turn), session.mean(overlap.cross_coherence),
-        session.mean(overlap.context_retention), session.rule.cas,
-    )  # fmt: skip
+    recovery = session.once(_topic_recovery_rate)
+    delay = session.once(_avg_recovery_delay)
+    leakage = session.mean(grounded.leakage_of_turn)
+    coherence = session.mean(overlap.cross_coherence)
+    retention = session.mean(overlap.context_retention)
+    return cas(recovery, delay, leakage, coherence, retention, session.convention.cas)
 
 
-@metric("tas_volatility", "volatility", SESSION, 0, math.inf, LOWER, source=_TAS, gate=False)
+@metric("tas_volatility", "volatility", SESSION, 0, math.inf, LOWER, _TAS, gate=False, column=5)
 def _tas_volatility(session: SessionRecord) -> float:
     """Standard deviation of TAS over the turns that define it, as a population; NaN where none does."""
-    known = [value for value in session.values(_tas_of_turn) if not math.isnan(value)]
-    return statistics.pstdev(known) if known else math.nan
+    values = defined(session.values(_tas_of_turn))
+    return statistics.pstdev(values) if values else math.nan

@@ -1,5 +1,5 @@
-"""Conventions by name: every choice that changes a number, declared in one place. One with other settings
-than a named one has a derived name, which can be given back: ``thesis_grounded(gamma=0.5, window=5)``.
+"""Convention: every choice that changes a number, declared in one place and known by name. One with other
+settings than a named one has a derived name, which can be given back: ``default(gamma=0.5, window=5)``.
 """
 
 import math
@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
 from crs_lib.core.errors import InputError, unknown
-from crs_lib.core.settings import Field, Settings
+from crs_lib.core.settings import Field, Registry, Settings
 
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Empty = Literal["skip", "zero", "one"]  # skip leaves the turn out and counts it apart
 _Undefined = Literal["missing", "rate_zero", "zero"]
-_Scorer = Literal["items", "grounded", "legacy"]
-_Cleaning = Literal["cleaned", "thesis"]
 _Shifts = Literal["log", "similarity"]
+CLEANED = "cleaned"
 
 
 class TasWeights(NamedTuple):
@@ -51,6 +50,8 @@ class Convention(Settings):
     """How dialogues are scored. A shift is recovered in text if CC ≥ ``recovery_cc`` or CR ≥ ``recovery_cr``
     within ``window`` replies, its own first. ``undefined``: "rate_zero" gives a session without shifts the
     rate 0 and leaves a delay without recovery missing; "zero" makes both 0, and 0 is the fastest recovery.
+    ``scorer`` names the member of the registry of scorers that computes the tables; ``catalog`` is "cleaned",
+    or the name of another cleaning of the raw records.
     """
 
     name: Annotated[str, Field(description="name of the convention")] = "default"
@@ -65,8 +66,8 @@ class Convention(Settings):
     items: Annotated[ItemWeights, Field(description="weights of item-grounded TAS")] = ItemWeights()
     cas: Annotated[CasWeights, Field(description="weights of CAS")] = CasWeights()
     copy_orders: Annotated[tuple[int, ...], Field(description="n-gram orders of copying")] = (3, 4)
-    scorer: Annotated[_Scorer, Field(description="ours, or a version of the thesis's")] = "items"
-    catalog: Annotated[_Cleaning, Field(description="whose cleaning the concepts come from")] = "cleaned"
+    scorer: Annotated[str, Field(description="computes the tables")] = "items"
+    catalog: Annotated[str, Field(description="whose cleaning the concepts come from")] = CLEANED
     shift_source: Annotated[_Shifts, Field(description="the log's shifts, or those of a detector")] = "log"
     undefined: Annotated[_Undefined, Field(description="a rate or delay without shifts")] = "missing"
     similarity: Annotated[str, Field(description="similarity of texts, where one is used")] = ""
@@ -77,48 +78,53 @@ class Convention(Settings):
 
     def parameters(self) -> dict[str, Any]:
         """The convention as plain data, for manifests and tables."""
-        return self.values() | {name: getattr(self, name)._asdict() for name in ("tas", "items", "cas")}
+        parameters = self.values()
+        for name in ("tas", "items", "cas"):
+            parameters[name] = getattr(self, name)._asdict()
+        return parameters
 
 
-_GROUNDED = Convention(
-    name="thesis_grounded", extractor="embed", empty="one", clip=True, within_segment=False,
-    scorer="grounded", catalog="thesis", undefined="rate_zero", similarity="tfidf",
-)  # fmt: skip
-_LEGACY = Convention(
-    name="thesis_legacy", extractor="", empty="zero", within_segment=False, scorer="legacy", catalog="thesis",
-    shift_source="similarity", undefined="zero", similarity="tfidf", topics="lda",
-    cas=CasWeights(recovery=0.01, delay=0.02, interference=0.02, coherence=0.30, retention=0.15),
-)  # fmt: skip
-CONVENTIONS = {convention.name: convention for convention in (Convention(), _GROUNDED, _LEGACY)}
-
-
-_WEIGHTS: dict[str, tuple[str, ...]] = {"tas": TasWeights._fields, "cas": CasWeights._fields}
-_TAS, _CAS = _WEIGHTS.values()
-_LIMITS = ("alignment", "shift_similarity", "shift_jaccard")
-_TIMES = ("window", "recovery_cc", "recovery_cr", *_LIMITS)
+_TAS, _CAS = TasWeights._fields, CasWeights._fields
 _NAMES = ("extractor", "similarity", "topics")
-# The settings of a convention that may be set anew, by the scorer that uses them.
-KNOBS: Mapping[str, tuple[str, ...]] = {
-    "items": (*_TAS, *_CAS, *_TIMES[:3], "extractor"),
-    "grounded": (*_TAS, *_TIMES[:3], "extractor", "similarity"),
-    "legacy": (*_CAS, "similarity", "topics", *_LIMITS),
-}
-_DERIVED = re.compile(r"(?P<base>\w+)\((?P<knobs>[^()]*)\)")
+_PLAIN = ("window", "recovery_cc", "recovery_cr", "alignment", "shift_similarity", "shift_jaccard", *_NAMES)
+_DERIVED = re.compile(r"(?P<base>\w+)\((?P<settings>[^()]*)\)")
+
+# The named conventions. Facts: ``knobs``, the settings that may be set anew, in the order of a derived name;
+# ``outcomes``, the metrics that its tables and figures show, the primary one first (none: the headline).
+CONVENTIONS: Registry[Convention] = Registry("convention")
+
+
+@CONVENTIONS.register("default", place=0, knobs=(*_TAS, *_CAS, *_PLAIN[:3], "extractor"))
+def _default() -> Convention:
+    """Credit only through the items that a reply recommends, chance taken off."""
+    return Convention()
 
 
 def get(name: str) -> Convention:
-    """The convention of a name, also of a derived one; InputError with a suggestion for an unknown one."""
-    found = _DERIVED.fullmatch(name.strip())
-    named = found["base"] if found else name
-    if named not in CONVENTIONS:
-        raise unknown("convention", named, CONVENTIONS)
-    knobs = dict[str, Any]()
-    for part in re.findall(r"[^\s,][^,]*", found["knobs"] if found else ""):
-        knob, _, value = (side.strip() for side in part.partition("="))
-        if not value:
+    """The convention of a name, also of a derived one; InputError with a suggestion for an unknown one.
+
+    Examples
+    --------
+    >>> get("default(window=5)").window
+    5
+    """
+    match = _DERIVED.fullmatch(name.strip())
+    if match is None:
+        return _named(name)
+    knobs = {}
+    for part in re.findall(r"[^\s,][^,]*", match["settings"]):
+        knob, _, value = part.partition("=")
+        if not value.strip():
             raise InputError(f"convention {name!r}: {part!r} is no setting; expected e.g. gamma=0.5")
-        knobs[knob] = _read(knob, value)
-    return derived(CONVENTIONS[named], knobs)
+        knobs[knob.strip()] = _read(knob.strip(), value.strip())
+    return derived(_named(match["base"]), knobs)
+
+
+def _named(name: str) -> Convention:
+    names = CONVENTIONS.names()
+    if name not in names:
+        raise unknown("convention", name, names)
+    return CONVENTIONS.get(name).make()
 
 
 def checked(name: str) -> str:
@@ -126,38 +132,63 @@ def checked(name: str) -> str:
     return get(name).name
 
 
+def knobs_of(name: str) -> tuple[str, ...]:
+    """The settings of a convention that may be set anew."""
+    knobs: tuple[str, ...] = CONVENTIONS.get(base_of(name)).facts["knobs"]
+    return knobs
+
+
+def outcomes_of(name: str) -> tuple[str, ...]:
+    """The metrics that a convention's tables and figures show, the primary one first; none: the headline."""
+    base = base_of(name)
+    if base not in CONVENTIONS:
+        return ()
+    return tuple(CONVENTIONS.get(base).facts.get("outcomes", ()))
+
+
 def derived(base: Convention, knobs: Mapping[str, Any]) -> Convention:
-    """The convention with other settings (``knobs``, names of ``KNOBS``), named after what differs from the
+    """The convention with other settings (``knobs``, of :func:`knobs_of`), named after what differs from the
     named one. Raises InputError for an unknown or unused name, and for a value out of range.
     """
-    used = KNOBS[base.scorer]
+    used = knobs_of(base.name)
     for name, value in knobs.items():
-        if name not in _values(base):
-            raise unknown(f"setting of convention {base.name!r}", name, used)
-        if name not in used:
-            raise InputError(f"{name} is {value!r}; {base.name!r} does not use it: leave it out")
-        if name in (*_TAS, *_CAS) and not (isinstance(value, int | float) and value >= 0):
-            raise InputError(f"{name} is {value!r}; give a number >= 0")
-    plain = {name: value for name, value in knobs.items() if name in (*_TIMES, *_NAMES)}
-    weights = {
-        group: getattr(base, group)._replace(**{name: knobs[name] for name in names if name in knobs})
-        for group, names in _WEIGHTS.items()
-    }
-    made, named = base.changed(**plain, **weights), CONVENTIONS[base_of(base.name)]
-    now, before = _values(made), _values(named)
-    differ = ", ".join(f"{knob}={now[knob]}" for knob in used if now[knob] != before[knob])
-    return made.changed(name=f"{named.name}({differ})" if differ else named.name)
+        _check(base, used, name, value)
+    changes: dict[str, Any] = {name: value for name, value in knobs.items() if name in _PLAIN}
+    changes["tas"] = base.tas._replace(**{name: knobs[name] for name in _TAS if name in knobs})
+    changes["cas"] = base.cas._replace(**{name: knobs[name] for name in _CAS if name in knobs})
+    convention = base.changed(**changes)
+    root = _named(base_of(base.name))
+    now, before = _values(convention), _values(root)
+    differences = [f"{knob}={now[knob]}" for knob in used if now[knob] != before[knob]]
+    if not differences:
+        return convention.changed(name=root.name)
+    return convention.changed(name=f"{root.name}({', '.join(differences)})")
 
 
-def _values(rule: Convention) -> dict[str, Any]:
+def _check(base: Convention, used: tuple[str, ...], name: str, value: Any) -> None:
+    """Raise InputError where a setting is unknown, unused, or no weight."""
+    if name not in (*_TAS, *_CAS, *_PLAIN):
+        raise unknown(f"setting of convention {base.name!r}", name, used)
+    if name not in used:
+        raise InputError(f"{name} is {value!r}; {base.name!r} does not use it: leave it out")
+    is_weight = name in (*_TAS, *_CAS)
+    if is_weight and not (isinstance(value, int | float) and value >= 0):
+        raise InputError(f"{name} is {value!r}; give a number >= 0")
+
+
+def _values(convention: Convention) -> dict[str, Any]:
     """All settings that may be set anew, weights as floats."""
-    weights = rule.tas._asdict() | rule.cas._asdict()
-    plain = {name: getattr(rule, name) for name in (*_TIMES, *_NAMES)}
-    return plain | {name: float(value) for name, value in weights.items()}
+    values = {}
+    for weights in (convention.tas, convention.cas):
+        for name, weight in weights._asdict().items():
+            values[name] = float(weight)
+    for name in _PLAIN:
+        values[name] = getattr(convention, name)
+    return values
 
 
 def base_of(name: str) -> str:
-    """The named convention that a name rests on: ``thesis_legacy`` of ``thesis_legacy(topics=llm)``."""
+    """The named convention that a name rests on: ``default`` of ``default(window=5)``."""
     return name.partition("(")[0].strip()
 
 
@@ -171,4 +202,6 @@ def _read(knob: str, text: str) -> Any:
         number = math.nan
     if not math.isfinite(number):
         raise InputError(f"setting {knob!r} is {text!r}; expected a finite number")
-    return int(number) if knob == "window" and number.is_integer() else number
+    if knob == "window" and number.is_integer():
+        return int(number)
+    return number

@@ -18,7 +18,7 @@ _CUTOFFS = (1, 5, 10, 20, 50)
 BUCKETS = ("unresolvable", "lost at candidates", "lost at reranking", "lost at selection", "kept")
 
 
-class _SetScore(NamedTuple):
+class SetScore(NamedTuple):
     """Exact recall, precision and F1 of a selection, each in [0, 1], and its size."""
 
     recall: float
@@ -27,18 +27,19 @@ class _SetScore(NamedTuple):
     size: int
 
 
-def set_score(selected: Collection[int], gold: Collection[int]) -> _SetScore:
+def set_score(selected: Collection[int], gold: Collection[int]) -> SetScore:
     """Recall ``|S∩E|/|E|``, precision ``|S∩E|/|S|`` (0 where S is empty) and their harmonic mean; NaN without
     gold. Source: van Rijsbergen (1979), Information Retrieval, chapter 7.
     """
     chosen, wanted = set(selected), set(gold)
     if not wanted:
-        return _SetScore(math.nan, math.nan, math.nan, len(chosen))
+        return SetScore(math.nan, math.nan, math.nan, len(chosen))
     hits = len(chosen & wanted)
+    if not hits:
+        return SetScore(0.0, 0.0, 0.0, len(chosen))
     recall = hits / len(wanted)
-    precision = hits / len(chosen) if chosen else 0.0
-    f1 = 2 * recall * precision / (recall + precision) if hits else 0.0
-    return _SetScore(recall, precision, f1, len(chosen))
+    precision = hits / len(chosen)
+    return SetScore(recall, precision, 2 * recall * precision / (recall + precision), len(chosen))
 
 
 def fuzzy_recall(selected: Collection[int], gold: Collection[int], sessions: Sequence[int]) -> float:
@@ -47,13 +48,23 @@ def fuzzy_recall(selected: Collection[int], gold: Collection[int], sessions: Seq
     """
     if not gold:
         return math.nan
-    near = [any(abs(s - e) <= _REACH and sessions[s] == sessions[e] for s in selected) for e in gold]
-    return sum(near) / len(near)
+    near = 0
+    for position in gold:
+        near += any(_is_near(position, chosen, sessions) for chosen in selected)
+    return near / len(gold)
+
+
+def _is_near(first: int, second: int, sessions: Sequence[int]) -> bool:
+    return abs(first - second) <= _REACH and sessions[first] == sessions[second]
 
 
 def dcg(gains: Sequence[float], k: int | None) -> float:
     """Sum of gain/log2(rank + 1) over the first ``k`` gains, at least 0 (Järvelin and Kekäläinen 2002)."""
-    return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains[:k], start=1) if gain)
+    total = 0.0
+    for rank, gain in enumerate(gains[:k], start=1):
+        if gain:
+            total += gain / math.log2(rank + 1)
+    return total
 
 
 def rank_scores(ranked: Sequence[int], gold: Collection[int]) -> dict[str, float]:
@@ -62,14 +73,19 @@ def rank_scores(ranked: Sequence[int], gold: Collection[int]) -> dict[str, float
     among the first ten; ``mrr``: 1 / rank of the first gold; ``ndcg@10``: :func:`dcg` over the best one.
     """
     wanted = set(gold)
-    hits = [place in wanted for place in ranked]
-    size = len(wanted) or math.nan
-    found = {f"r@{k}": sum(hits[:k]) / size for k in _CUTOFFS}
-    found |= {f"p@{k}": sum(hits[:k]) / k for k in (5, 10)}
-    found |= {"hit@10": float(any(hits[:10])), "all@10": float(sum(hits[:10]) == len(wanted))}
-    found["mrr"] = next((1 / rank for rank, hit in enumerate(hits, start=1) if hit), 0.0)
-    found["ndcg@10"] = dcg(hits, 10) / (dcg([True] * len(wanted), 10) or math.nan)
-    return found if wanted else dict.fromkeys(found, math.nan)
+    hits = [position in wanted for position in ranked]
+    scores = {}
+    for k in _CUTOFFS:
+        scores[f"r@{k}"] = sum(hits[:k]) / max(1, len(wanted))
+    for k in (5, 10):
+        scores[f"p@{k}"] = sum(hits[:k]) / k
+    scores["hit@10"] = float(any(hits[:10]))
+    scores["all@10"] = float(sum(hits[:10]) == len(wanted))
+    scores["mrr"] = 1 / (hits.index(True) + 1) if True in hits else 0.0
+    scores["ndcg@10"] = dcg(hits, 10) / max(1.0, dcg([True] * len(wanted), 10))
+    if not wanted:
+        return dict.fromkeys(scores, math.nan)
+    return scores
 
 
 def answer_f1(answer: str | None, expected: str | None) -> float:
@@ -78,10 +94,10 @@ def answer_f1(answer: str | None, expected: str | None) -> float:
     """
     if answer is None or expected is None:
         return math.nan
-    given, wanted = Counter(words(answer)), Counter(words(expected))
-    if not given or not wanted:
-        return float(given == wanted)
-    return 2 * (given & wanted).total() / (given.total() + wanted.total())
+    answered, wanted = Counter(words(answer)), Counter(words(expected))
+    if not answered or not wanted:
+        return float(answered == wanted)
+    return 2 * (answered & wanted).total() / (answered.total() + wanted.total())
 
 
 def answer_exact(answer: str | None, expected: str | None) -> float:
@@ -90,8 +106,11 @@ def answer_exact(answer: str | None, expected: str | None) -> float:
     """
     if answer is None or expected is None:
         return math.nan
-    given, wanted = ([w for w in words(text) if w not in ("a", "an", "the")] for text in (answer, expected))
-    return float(given == wanted)
+    return float(_without_articles(answer) == _without_articles(expected))
+
+
+def _without_articles(text: str) -> list[str]:
+    return [word for word in words(text) if word not in ("a", "an", "the")]
 
 
 class ArcScore(NamedTuple):
@@ -111,39 +130,62 @@ def arc_score(phases: Sequence[Collection[int]], gold: Sequence[Collection[int]]
     that any selected message meets, ``coverage_aligned`` only where the phase matched to it does (one to one,
     largest total overlap); ``mean_phase_recall`` averages the recall by matched phases.
     """
-    wanted, given = ([set(phase) for phase in side if phase] for side in (gold, phases))
-    union, target = (set[int]().union(*side) for side in (given, wanted))
-    n, whole = len(wanted) or math.nan, set_score(union, target)
-    from scipy.optimize import linear_sum_assignment
+    wanted = [set(phase) for phase in gold if phase]
+    answered = [set(phase) for phase in phases if phase]
+    union = set[int]().union(*answered)
+    whole = set_score(union, set[int]().union(*wanted))
+    if not wanted:
+        nan = math.nan
+        return ArcScore(nan, nan, nan, nan, nan, len(answered), len(union))
+    met_by_any, met_in_place, recalls = 0, 0, 0.0
+    for phase, met in zip(wanted, _matched(wanted, answered), strict=True):
+        met_by_any += bool(phase & union)
+        met_in_place += met > 0
+        recalls += met / len(phase)
+    n = len(wanted)
+    return ArcScore(
+        whole.recall,
+        whole.precision,
+        met_by_any / n,
+        met_in_place / n,
+        recalls / n,
+        len(answered),
+        len(union),
+    )
 
-    overlap = np.array([len(g & p) for g in wanted for p in given]).reshape(len(wanted), len(given))
+
+def _matched(wanted: Sequence[set[int]], answered: Sequence[set[int]]) -> list[int]:
+    """The overlap of each gold phase with the answered one that is matched to it, 0 for none."""
+    from scipy.optimize import linear_sum_assignment  # slow to import
+
+    overlap = np.zeros((len(wanted), len(answered)), dtype=int)
+    for row, phase in enumerate(wanted):
+        for column, other in enumerate(answered):
+            overlap[row, column] = len(phase & other)
     met = [0] * len(wanted)
     for row, column in zip(*linear_sum_assignment(overlap, maximize=True), strict=True):
         met[row] = int(overlap[row, column])
-    return ArcScore(
-        whole.recall, whole.precision, sum(bool(g & union) for g in wanted) / n,
-        sum(found > 0 for found in met) / n,
-        sum(found / len(g) for found, g in zip(met, wanted, strict=True)) / n, len(given), len(union),
-    )  # fmt: skip
+    return met
 
 
 def in_order(phases: Sequence[Collection[int]]) -> float:
     """Share of neighbouring phases whose mean position ascends, in [0, 1]; NaN for fewer than two."""
-    centres = [sum(p) / len(p) for p in phases if p]
+    centres = [sum(phase) / len(phase) for phase in phases if phase]
     if len(centres) < 2:
         return math.nan
-    return sum(a < b for a, b in itertools.pairwise(centres)) / (len(centres) - 1)
+    ascents = [first < second for first, second in itertools.pairwise(centres)]
+    return sum(ascents) / len(ascents)
 
 
 def bucket(
-    place: int, candidates: Collection[int], ranked: Collection[int], selected: Collection[int]
+    position: int, candidates: Collection[int], ranked: Collection[int], selected: Collection[int]
 ) -> str:
     """Where one gold message was lost, one of ``BUCKETS`` (never "unresolvable", which has no position)."""
-    if place not in candidates:
+    if position not in candidates:
         return "lost at candidates"
-    if place not in ranked:
+    if position not in ranked:
         return "lost at reranking"
-    return "kept" if place in selected else "lost at selection"
+    return "kept" if position in selected else "lost at selection"
 
 
 def means(rows: Sequence[Mapping[str, float]], columns: Sequence[str]) -> dict[str, float]:

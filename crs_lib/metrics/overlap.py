@@ -5,14 +5,17 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any, NamedTuple, TypeVar
 
 from crs_lib.core.text import ngrams
-from crs_lib.metrics.base import FACTS, HIGHER, LOWER, NEITHER, TURN, metric
+from crs_lib.metrics.base import HIGHER, LOWER, NEITHER, TURN, fact, metric
 from crs_lib.metrics.records import Background, TurnRecord
 
 T = TypeVar("T")
-_COPYING, _PENALTY = "docs/metrics.md, section 3", "copying penalty (docs/metrics.md, section 3)"
 BOTH_EMPTY = "no concept on either side"
-_OVERLAP, _SLOTS = "concept overlap (docs/metrics.md, section 2)", "dialogue-state tracking baseline"
-_ORDERS = (3, 4)
+_OVERLAP = "concept overlap (docs/metrics.md, section 2)"
+_PENALTY = "copying penalty (docs/metrics.md, section 3)"
+_COPYING = "copying without values (docs/metrics.md, section 3)"
+_SLOTS = "dialogue-state tracking baseline"
+_STATED = "dialogue-state accuracy (docs/metrics.md, section 4)"
+_AGREEMENT_OF_NOTHING = {"skip": math.nan, "zero": 0.0, "one": 1.0}
 
 
 def jaccard(user: Set[T], system: Set[T], *, empty: str = "skip") -> float:
@@ -20,7 +23,7 @@ def jaccard(user: Set[T], system: Set[T], *, empty: str = "skip") -> float:
     with "one" (the thesis's: silence agrees with silence).
     """
     if not user and not system:
-        return {"skip": math.nan, "zero": 0.0, "one": 1.0}[empty]
+        return _AGREEMENT_OF_NOTHING[empty]
     shared = len(user & system)
     return shared / (len(user) + len(system) - shared)
 
@@ -36,12 +39,15 @@ def idf_cosine(
     shared = user & system
     if not shared:
         return 0.0
-    dot = sum(idf[code] ** 2 for code in sorted(shared))
-    norms = sum(idf[c] ** 2 for c in sorted(user)) * sum(idf[c] ** 2 for c in sorted(system))
-    return dot / math.sqrt(norms)
+    return _squares(shared, idf) / math.sqrt(_squares(user, idf) * _squares(system, idf))
 
 
-class _Agreement(NamedTuple):
+def _squares(codes: Set[int], idf: Sequence[float] | Mapping[int, float]) -> float:
+    """The sum of the squared weights; in the order of the codes, so that it is the same everywhere."""
+    return sum(idf[code] ** 2 for code in sorted(codes))
+
+
+class Agreement(NamedTuple):
     """Precision, recall and F1 of predicted concepts in [0, 1], and whether the sets are equal."""
 
     precision: float
@@ -50,13 +56,18 @@ class _Agreement(NamedTuple):
     joint: float
 
 
-def agreement(gold: Set[int], predicted: Set[int]) -> _Agreement:
+_UNKNOWN = Agreement(math.nan, math.nan, math.nan, math.nan)
+
+
+def agreement(gold: Set[int], predicted: Set[int]) -> Agreement:
     """Agreement of two concept sets; of nothing wanted all is recalled, and nothing predicted is precise."""
     shared = len(gold & predicted)
     precision = shared / len(predicted) if predicted else float(not gold)
     recall = shared / len(gold) if gold else 1.0
-    f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
-    return _Agreement(precision, recall, f1, float(gold == predicted))
+    f1 = 0.0
+    if precision + recall:
+        f1 = 2 * precision * recall / (precision + recall)
+    return Agreement(precision, recall, f1, float(gold == predicted))
 
 
 def _idf(background: Background) -> list[float]:
@@ -64,47 +75,49 @@ def _idf(background: Background) -> list[float]:
     return weights
 
 
-@metric("cross_coherence", "CC", TURN, 0, 1, HIGHER, source=_OVERLAP, gate=False)
+@metric("cross_coherence", "CC", TURN, 0, 1, HIGHER, _OVERLAP, gate=False, column=1)
 def cross_coherence(turn: TurnRecord) -> float:
     """CC: Jaccard overlap of the concepts of utterance and reply, in [0, 1]; see :func:`jaccard`."""
-    return jaccard(turn.user.concepts, turn.system.concepts, empty=turn.rule.empty)
+    return jaccard(turn.user.concepts, turn.system.concepts, empty=turn.convention.empty)
 
 
-@metric("context_retention", "CR", TURN, 0, 1, HIGHER, source=_OVERLAP, gate=False)
+@metric("context_retention", "CR", TURN, 0, 1, HIGHER, _OVERLAP, gate=False, column=2)
 def context_retention(turn: TurnRecord) -> float:
     """CR: idf cosine of the concepts of utterance and reply, in [0, 1]; see :func:`idf_cosine`."""
     idf = turn.background.once(_idf)
-    return idf_cosine(turn.user.concepts, turn.system.concepts, idf, empty=turn.rule.empty)
+    return idf_cosine(turn.user.concepts, turn.system.concepts, idf, empty=turn.convention.empty)
 
 
-@FACTS.register("undefined", level=TURN)
-def undefined(turn: TurnRecord) -> str:
+@fact("undefined", TURN, column=5)
+def _undefined(turn: TurnRecord) -> str:
     """The reason why CC is undefined; empty where it is defined."""
     return BOTH_EMPTY if math.isnan(turn.once(cross_coherence)) else ""
 
 
-@metric("missing_concepts", "missing", TURN, 0, math.inf, LOWER, source=_OVERLAP, averaged=False)
+@metric("missing_concepts", "missing", TURN, 0, math.inf, LOWER, _OVERLAP, averaged=False, column=19)
 def _missing_concepts(turn: TurnRecord) -> list[str]:
     """The concepts of the utterance that the reply lacks, as sorted keys; the metric is their number."""
     return turn.background.concepts.keys(turn.user.concepts - turn.system.concepts)
 
 
-@metric("hallucinated_concepts", "added", TURN, 0, math.inf, NEITHER, source=_OVERLAP, averaged=False)
+@metric("hallucinated_concepts", "added", TURN, 0, math.inf, NEITHER, _OVERLAP, averaged=False, column=20)
 def _hallucinated_concepts(turn: TurnRecord) -> list[str]:
     """The concepts that only the reply names, as sorted keys; the metric is their number."""
     return turn.background.concepts.keys(turn.system.concepts - turn.user.concepts)
 
 
-@metric("slot_f1", "slot F1", TURN, 0, 1, HIGHER, source=_SLOTS, gate=False)
+@metric("slot_f1", "slot F1", TURN, 0, 1, HIGHER, _SLOTS, gate=False, column=6)
 def _slot_f1(turn: TurnRecord) -> float:
     """F1 of the reply's concepts with the logged constraints (without a log the utterance's), in [0, 1]."""
     return agreement(turn.constraints or turn.user.concepts, turn.system.concepts).f1
 
 
 def copied_share(
-    reply: Sequence[str], request: Sequence[str], orders: Sequence[int] = _ORDERS,
+    reply: Sequence[str],
+    request: Sequence[str],
+    orders: Sequence[int] = (3, 4),
     ignore: Set[str] = frozenset(),
-) -> float:  # fmt: skip
+) -> float:
     """Largest share of the reply's word n-grams that the request has too, in [0, 1]; 1 is pure echo, 0
     without words. Orders longer than the reply are left out, words in ``ignore`` taken out of both first.
     Source: grounded evaluation, the copying penalty I (docs/metrics.md, section 3).
@@ -114,39 +127,54 @@ def copied_share(
         request = [word for word in request if word not in ignore]
     largest = 0.0
     for order in sorted(orders):
-        shared = ngrams(request, order).intersection(zip(*(reply[i:] for i in range(order)), strict=False))
+        runs = zip(*[reply[start:] for start in range(order)], strict=False)
+        shared = ngrams(request, order).intersection(runs)
         if not shared:  # then no longer n-gram is shared either
             break
         largest = max(largest, len(shared) / len(ngrams(reply, order)))
     return largest
 
 
-@metric("topic_interference", "interference", TURN, 0, 1, LOWER, source=_PENALTY, gate=False)
+@metric("topic_interference", "interference", TURN, 0, 1, LOWER, _PENALTY, gate=False, column=3)
 def interference(turn: TurnRecord) -> float:
     """I: :func:`copied_share` of the reply, in [0, 1]."""
-    return copied_share(turn.system.words, turn.user.words, turn.rule.copy_orders)
+    return copied_share(turn.system.words, turn.user.words, turn.convention.copy_orders)
 
 
-@metric("copying", "copying", TURN, 0, 1, LOWER, source=f"copying without values ({_COPYING})", gate=False)
+@metric("copying", "copying", TURN, 0, 1, LOWER, _COPYING, gate=False, column=14)
 def copying_without_values(turn: TurnRecord) -> float:
     """:func:`copied_share` without the words of the catalogue values that either side names, in [0, 1]."""
-    keys = map(turn.background.concepts.key, turn.user.concepts | turn.system.concepts)
-    ignore = {word for key in keys for word in key.split("=", 1)[1].split(" ")}
-    return copied_share(turn.system.words, turn.user.words, turn.rule.copy_orders, ignore)
+    ignore: set[str] = set()
+    for code in turn.user.concepts | turn.system.concepts:
+        value = turn.background.concepts.key(code).split("=", 1)[1]
+        ignore.update(value.split(" "))
+    return copied_share(turn.system.words, turn.user.words, turn.convention.copy_orders, ignore)
 
 
-# Dialogue-state accuracy. A reply states a state in its log: under ``state`` what a program or model said it
-# understood, else under ``constraints`` what the system tracks. A reply that states none is left out.
-_STATE: dict[str, Any] = {"source": "dialogue-state accuracy (docs/metrics.md, section 4)", "gate": False}
+def _stated_values(meta: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The state that a reply's log states: under ``state`` what a program or model said it understood, else
+    under ``constraints`` what the system tracks; None where it states nothing.
+    """
+    if "state" in meta and isinstance(meta["state"], Mapping):
+        return meta["state"]
+    constraints = meta.get("constraints")
+    if isinstance(constraints, Mapping) and (constraints or "state" in meta):
+        return constraints
+    return None
 
 
-def _stated(turn: TurnRecord) -> _Agreement:
-    if turn.stated is None or not turn.constraints:
-        return _Agreement(*[math.nan] * 4)
-    return agreement(turn.constraints, turn.stated)
+def _stated(turn: TurnRecord) -> Agreement:
+    """The agreement of the stated state with the constraints; a value that the catalogue lacks is wrong."""
+    values = _stated_values(turn.pair.system.meta)
+    if values is None or not turn.constraints:
+        return _UNKNOWN
+    codes = turn.background.all_codes(values)
+    stated = {code for code in codes if code is not None}
+    stated.update(range(-codes.count(None), 0))
+    return agreement(turn.constraints, stated)
 
 
-@metric("state_f1", "state F1", TURN, 0, 1, HIGHER, **_STATE)
+@metric("state_f1", "state F1", TURN, 0, 1, HIGHER, _STATED, gate=False, column=17)
 def _state_f1(turn: TurnRecord) -> float:
     """F1 of the stated values with the active constraints, in [0, 1].
     A value that the catalogue lacks is wrong. NaN where nothing is stated, and without constraints.
@@ -154,7 +182,7 @@ def _state_f1(turn: TurnRecord) -> float:
     return turn.once(_stated).f1
 
 
-@metric("state_joint", "state joint", TURN, 0, 1, HIGHER, **_STATE)
+@metric("state_joint", "state joint", TURN, 0, 1, HIGHER, _STATED, gate=False, column=18)
 def _state_joint(turn: TurnRecord) -> float:
     """1 where the stated values are exactly the active constraints, else 0 (joint goal accuracy).
     NaN where nothing is stated, and without constraints.

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError, did_you_mean
 from crs_lib.core.rng import stream
@@ -20,7 +21,7 @@ Grades = Sequence[float | None]
 TOP_GRADE = 2
 
 
-class _Judged:
+class Judged:
     """One topic's ranking: ``grades`` along it (None: not judged), ``pool`` with all grades of the topic."""
 
     def __init__(self, grades: Grades, pool: Sequence[float]) -> None:
@@ -32,14 +33,15 @@ class _Judged:
         return [grade if grade and grade > 0 else 0 for grade in self.grades]
 
 
-Score = Callable[[_Judged, int | None, int], float]
-_SPEC = re.compile(r"(\w+)(?:\(rel=(\d+)\))?(?:@(\d+))?")
+Score = Callable[[Judged, int | None, int], float]
+_SPEC = re.compile(r"(?P<name>\w+)(?:\(rel=(?P<rel>\d+)\))?(?:@(?P<cutoff>\d+))?")
 
 
 @lru_cache(maxsize=1024)  # of a pool that is ranked many times
 def _ideal(pool: tuple[float, ...], cutoff: int | None) -> float:
     """The discounted gain of the best order of a pool."""
-    return dcg(sorted((max(0, grade) for grade in pool), reverse=True), cutoff)
+    gains = [max(0, grade) for grade in pool]
+    return dcg(sorted(gains, reverse=True), cutoff)
 
 
 @lru_cache(maxsize=1024)
@@ -48,43 +50,53 @@ def _relevant(pool: tuple[float, ...], rel: int) -> int:
     return sum(grade >= rel for grade in pool)
 
 
-def _ndcg(judged: _Judged, cutoff: int | None, rel: int) -> float:
+def _ndcg(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Discounted gain over the best possible one, in [0, 1]; the gain is the grade (as trec_eval)."""
     ideal = _ideal(judged.pool, cutoff)
     return dcg(judged.gains, cutoff) / ideal if ideal else 0.0
 
 
-def _exponential_ndcg(judged: _Judged, cutoff: int | None, rel: int) -> float:
+def _exponential_ndcg(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Discounted gain with gains 2^grade - 1 over the best possible one, in [0, 1] (Burges et al. 2005)."""
-    grades, pool = ([2.0 ** max(0, g or 0) - 1 for g in side] for side in (judged.grades, judged.pool))
-    return _ndcg(_Judged(grades, pool), cutoff, rel)
+    exponential = Judged(_exponential(judged.grades), _exponential(judged.pool))
+    return _ndcg(exponential, cutoff, rel)
 
 
-def _average_precision(judged: _Judged, cutoff: int | None, rel: int) -> float:
+def _exponential(grades: Grades) -> list[float]:
+    return [2.0 ** max(0, grade or 0) - 1 for grade in grades]
+
+
+def _ranks(judged: Judged, cutoff: int | None, rel: int) -> list[int]:
+    """The ranks of the relevant documents, from 1."""
+    return [rank for rank, gain in enumerate(judged.gains[:cutoff], start=1) if gain >= rel]
+
+
+def _average_precision(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Mean over all relevant documents of the precision where they stand (0 if not found), in [0, 1]."""
-    relevant = _relevant(judged.pool, rel)
-    ranks = [rank for rank, gain in enumerate(judged.gains[:cutoff], start=1) if gain >= rel]
-    return sum(found / rank for found, rank in enumerate(ranks, start=1)) / (relevant or 1)
+    total = 0.0
+    for hits, rank in enumerate(_ranks(judged, cutoff, rel), start=1):
+        total += hits / rank
+    return total / (_relevant(judged.pool, rel) or 1)
 
 
-def _precision(judged: _Judged, cutoff: int | None, rel: int) -> float:
+def _precision(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Share of the first ``cutoff`` places that hold a relevant document, in [0, 1]; empty places count."""
-    places = len(judged.grades) if cutoff is None else cutoff
-    return sum(gain >= rel for gain in judged.gains[:cutoff]) / places if places else 0.0
+    size = len(judged.grades) if cutoff is None else cutoff
+    return len(_ranks(judged, cutoff, rel)) / size if size else 0.0
 
 
-def _recall(judged: _Judged, cutoff: int | None, rel: int) -> float:
+def _recall(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Share of the relevant documents among the first ``cutoff``, in [0, 1]."""
-    return sum(gain >= rel for gain in judged.gains[:cutoff]) / (_relevant(judged.pool, rel) or 1)
+    return len(_ranks(judged, cutoff, rel)) / (_relevant(judged.pool, rel) or 1)
 
 
-def _reciprocal_rank(judged: _Judged, cutoff: int | None, rel: int) -> float:
+def _reciprocal_rank(judged: Judged, cutoff: int | None, rel: int) -> float:
     """1 over the rank of the first relevant document, 0 if there is none, in [0, 1]."""
-    ranks = (rank for rank, gain in enumerate(judged.gains[:cutoff], start=1) if gain >= rel)
-    return 1 / next(ranks, float("inf"))
+    ranks = _ranks(judged, cutoff, rel)
+    return 1 / ranks[0] if ranks else 0.0
 
 
-def _expected_reciprocal_rank(judged: _Judged, cutoff: int | None, rel: int) -> float:
+def _expected_reciprocal_rank(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Expected 1/rank at which a user is satisfied, in [0, 0.75]: grade g satisfies with probability (2^g -
     1) / 2^2. Source: Chapelle et al. (2009), CIKM.
     """
@@ -96,19 +108,26 @@ def _expected_reciprocal_rank(judged: _Judged, cutoff: int | None, rel: int) -> 
     return total
 
 
-def _judged_share(judged: _Judged, cutoff: int | None, rel: int) -> float:
+def _judged_share(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Share of the documents shown (up to ``cutoff``) that have a judgment, in [0, 1]; 0 for none shown."""
     shown = judged.grades[:cutoff]
-    return sum(grade is not None for grade in shown) / len(shown) if shown else 0.0
+    with_grade = [grade for grade in shown if grade is not None]
+    return len(with_grade) / len(shown) if shown else 0.0
 
 
 MEASURES: dict[str, Score] = {
-    "nDCG": _ndcg, "nDCGexp": _exponential_ndcg, "AP": _average_precision, "P": _precision, "R": _recall,
-    "RR": _reciprocal_rank, "ERR": _expected_reciprocal_rank, "Judged": _judged_share,
-}  # fmt: skip
+    "nDCG": _ndcg,
+    "nDCGexp": _exponential_ndcg,
+    "AP": _average_precision,
+    "P": _precision,
+    "R": _recall,
+    "RR": _reciprocal_rank,
+    "ERR": _expected_reciprocal_rank,
+    "Judged": _judged_share,
+}
 
 
-class _Measure(NamedTuple):
+class Measure(NamedTuple):
     """A measure as its spec names it; ``rel`` is the lowest grade that counts as relevant."""
 
     spec: str
@@ -116,21 +135,23 @@ class _Measure(NamedTuple):
     cutoff: int | None
     rel: int
 
-    def __call__(self, judged: _Judged) -> float:
+    def __call__(self, judged: Judged) -> float:
         """The measure of one ranking."""
         return self.score(judged, self.cutoff, self.rel)
 
 
-def measure(spec: str) -> _Measure:
+def measure(spec: str) -> Measure:
     """Read a spec such as ``nDCG@10`` or ``P(rel=2)@5``; InputError with a suggestion for an unknown one."""
     match = _SPEC.fullmatch(spec)
-    if not match or match[1] not in MEASURES or match[3] == "0" or match[2] == "0":
-        close = did_you_mean(spec.partition("@")[0].partition("(")[0], MEASURES)
+    if match is None or match["name"] not in MEASURES or "0" in (match["cutoff"], match["rel"]):
+        name = spec.partition("@")[0].partition("(")[0]
+        close = did_you_mean(name, MEASURES)
         raise InputError(f"unknown measure {spec!r}{close} (known: {', '.join(MEASURES)}; e.g. P(rel=2)@5)")
-    return _Measure(spec, MEASURES[match[1]], int(match[3]) if match[3] else None, int(match[2] or 1))
+    cutoff = int(match["cutoff"]) if match["cutoff"] else None
+    return Measure(spec, MEASURES[match["name"]], cutoff, int(match["rel"] or 1))
 
 
-class _RankingScores(NamedTuple):
+class RankingScores(NamedTuple):
     """Scores of a run: one row a judged topic, one column a measure; the topics without match."""
 
     topics: pd.DataFrame
@@ -140,24 +161,35 @@ class _RankingScores(NamedTuple):
 
 def score_run(
     run: Mapping[str, Ranking], qrels: Mapping[str, Mapping[str, int]], measures: Sequence[str]
-) -> _RankingScores:
+) -> RankingScores:
     """Every measure of every judged topic. A topic that the run lacks scores 0 and is in ``missing``; one
     without judgments is not scored and in ``unknown``.
     """
     chosen = [measure(spec) for spec in measures]
-    every = {
-        topic: _Judged([grades.get(hit.id) for hit in run.get(topic, ())], list(grades.values()))
-        for topic, grades in qrels.items()
-    }
-    rows = {topic: [score(judged) for score in chosen] for topic, judged in every.items()}
-    table = pd.DataFrame.from_dict(rows, orient="index", columns=list(measures)).rename_axis("topic")
-    return _RankingScores(table, [t for t in qrels if not run.get(t)], [t for t in run if t not in qrels])
+    rows = {}
+    for topic, grades in qrels.items():
+        along = [grades.get(hit.id) for hit in run.get(topic, ())]
+        judged = Judged(along, list(grades.values()))
+        rows[topic] = [score(judged) for score in chosen]
+    missing = [topic for topic in qrels if not run.get(topic)]
+    unknown = [topic for topic in run if topic not in qrels]
+    return RankingScores(_table(rows, measures), missing, unknown)
+
+
+def _table(rows: Mapping[str, list[float]], measures: Sequence[str]) -> pd.DataFrame:
+    """A row a topic, a column a measure."""
+    return pd.DataFrame.from_dict(rows, orient="index", columns=list(measures)).rename_axis("topic")
 
 
 def random_floor(
-    qrels: Mapping[str, Mapping[str, int]], measures: Sequence[str], *, draws: int = 100, seed: int = 0,
-    sizes: Mapping[str, int] | None = None, depth: int = 100,
-) -> pd.DataFrame:  # fmt: skip
+    qrels: Mapping[str, Mapping[str, int]],
+    measures: Sequence[str],
+    *,
+    draws: int = 100,
+    seed: int = 0,
+    sizes: Mapping[str, int] | None = None,
+    depth: int = 100,
+) -> pd.DataFrame:
     """Mean score of each topic's judged pool in random order, a row a topic: the floor under any re-ranking.
     With ``sizes``, the documents in each topic's collection, that of ``depth`` documents drawn from it: the
     floor under a search.
@@ -168,16 +200,22 @@ def random_floor(
         if sizes is not None and topic not in sizes:
             continue
         pool = np.array(list(grades.values()))
+        size = None if sizes is None else max(sizes[topic], len(pool))
         rng = stream(seed, "metrics", "random floor", topic)
         scores = np.zeros(len(chosen))
         for _ in range(draws):
-            if sizes is None:
-                shown: list[int | None] = rng.permutation(pool).tolist()
-            else:
-                size = max(sizes[topic], len(pool))
-                drawn = rng.choice(size, min(depth, size), replace=False).tolist()
-                shown = [int(pool[i]) if i < len(pool) else None for i in drawn]
-            judged = _Judged(shown, pool.tolist())
-            scores += [m(judged) for m in chosen]
+            judged = Judged(_shuffled(pool, size, depth, rng), pool.tolist())
+            scores += [score(judged) for score in chosen]
         rows[topic] = (scores / draws).tolist()
-    return pd.DataFrame.from_dict(rows, orient="index", columns=list(measures)).rename_axis("topic")
+    return _table(rows, measures)
+
+
+def _shuffled(
+    pool: NDArray[np.int64], size: int | None, depth: int, rng: np.random.Generator
+) -> list[int | None]:
+    """The grades of a random ranking: of the pool, or of documents drawn from a collection of a size."""
+    if size is None:
+        grades: list[int | None] = rng.permutation(pool).tolist()
+        return grades
+    documents = rng.choice(size, min(depth, size), replace=False).tolist()
+    return [int(pool[document]) if document < len(pool) else None for document in documents]

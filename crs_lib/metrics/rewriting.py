@@ -1,80 +1,108 @@
 """Is a rewritten query the wanted one? ROUGE, BLEU and chrF in [0, 1] against the closest reference."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial, reduce
-from math import exp, log
-from operator import or_
 from typing import Any
 
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold, words
 
-_References = Sequence[str]
+References = Sequence[str]
+_BLEU_ORDERS = (1, 2, 3, 4)
+_CHRF_ORDERS = (1, 2, 3, 4, 5, 6)
 
 
-def _need(references: _References) -> None:
+def _need(references: References) -> None:
     if not references:
         raise InputError("no reference given; a candidate needs at least one")
 
 
 def _grams(items: Sequence[Any], order: int) -> Counter[tuple[Any, ...]]:
-    return Counter(tuple(items[i : i + order]) for i in range(len(items) - order + 1))
+    return Counter(tuple(items[start : start + order]) for start in range(len(items) - order + 1))
 
 
 def _f1(overlap: int, candidate: int, reference: int) -> float:
     return 2 * overlap / (candidate + reference) if candidate + reference else 0.0
 
 
-def _rouge_n(candidate: str, references: _References, order: int = 1) -> float:
+def rouge_n(candidate: str, references: References, order: int = 1) -> float:
     """F1 of word n-grams, best reference, in [0, 1]; 0 where one side has none. Source: Lin (2004)."""
     _need(references)
-    ours, every = _grams(words(candidate), order), [_grams(words(text), order) for text in references]
-    return max(_f1((ours & theirs).total(), ours.total(), theirs.total()) for theirs in every)
+    ours = _grams(words(candidate), order)
+    best = 0.0
+    for reference in references:
+        theirs = _grams(words(reference), order)
+        best = max(best, _f1((ours & theirs).total(), ours.total(), theirs.total()))
+    return best
 
 
-def rouge_l(candidate: str, references: _References) -> float:
+def rouge_2(candidate: str, references: References) -> float:
+    """:func:`rouge_n` of pairs of words."""
+    return rouge_n(candidate, references, 2)
+
+
+def rouge_l(candidate: str, references: References) -> float:
     """F1 of the longest common subsequence of words, best reference, in [0, 1]. Source: Lin (2004)."""
     _need(references)
     ours = words(candidate)
-    return max(_f1(_common(ours, theirs), len(ours), len(theirs)) for theirs in map(words, references))
+    best = 0.0
+    for reference in references:
+        theirs = words(reference)
+        best = max(best, _f1(_common(ours, theirs), len(ours), len(theirs)))
+    return best
 
 
-def _common(a: Sequence[str], b: Sequence[str]) -> int:
+def _common(first: Sequence[str], second: Sequence[str]) -> int:
     """Length of the longest common subsequence."""
-    row = [0] * (len(b) + 1)
-    for item in a:
-        before = 0
-        for j, other in enumerate(b, start=1):
-            before, row[j] = row[j], before + 1 if item == other else max(row[j], row[j - 1])
-    return row[-1]
+    lengths = [0] * (len(second) + 1)
+    for item in first:
+        diagonal = 0
+        for column, other in enumerate(second, start=1):
+            above = lengths[column]
+            lengths[column] = diagonal + 1 if item == other else max(above, lengths[column - 1])
+            diagonal = above
+    return lengths[-1]
 
 
-def bleu(candidates: Sequence[str], references: Sequence[_References]) -> float:
+def bleu(candidates: Sequence[str], references: Sequence[References]) -> float:
     """Corpus BLEU-4 in [0, 1]: clipped n-gram precisions, geometric mean, brevity penalty; precisions of 0
     are smoothed by halving (NIST). Equal to sacrebleu (Post 2018). Source: Papineni et al. (2002).
     """
-    matches, totals, ours, closest = [0] * 4, [0] * 4, 0, 0
+    matches, totals = Counter[int](), Counter[int]()
+    length, closest = 0, 0
     for candidate, allowed in zip(candidates, references, strict=True):
         _need(allowed)
-        tokens, others = words(candidate), [words(reference) for reference in allowed]
-        ours += len(tokens)
-        closest += min((abs(len(other) - len(tokens)), len(other)) for other in others)[1]
-        for n in range(4):
-            grams, most = _grams(tokens, n + 1), reduce(or_, (_grams(other, n + 1) for other in others))
-            matches[n] += (grams & most).total()
-            totals[n] += grams.total()
-    if not all(totals) or not any(matches):
+        ours = words(candidate)
+        others = [words(reference) for reference in allowed]
+        length += len(ours)
+        closest += min((len(other) for other in others), key=lambda n: (abs(n - len(ours)), n))
+        for order in _BLEU_ORDERS:
+            grams = _grams(ours, order)
+            most: Counter[tuple[Any, ...]] = Counter()
+            for other in others:
+                most |= _grams(other, order)
+            matches[order] += (grams & most).total()
+            totals[order] += grams.total()
+    if not all(totals[order] for order in _BLEU_ORDERS) or not any(matches.values()):
         return 0.0
+    brevity = 1.0 if length >= closest else math.exp(1 - closest / length)
+    return brevity * math.exp(_log_precisions(matches, totals) / len(_BLEU_ORDERS))
+
+
+def _log_precisions(matches: Counter[int], totals: Counter[int]) -> float:
+    """The sum of the logarithms of the precisions; of 0 a half, then a quarter of one match, and so on."""
     smooth, logs = 1.0, 0.0
-    for match, total in zip(matches, totals, strict=True):
-        if match == 0:
+    for order in _BLEU_ORDERS:
+        if matches[order]:
+            logs += math.log(matches[order] / totals[order])
+        else:
             smooth *= 2
-        logs += log(match / total if match else 1 / (smooth * total))
-    return (1.0 if ours >= closest else exp(1 - closest / ours)) * exp(logs / 4)
+            logs += math.log(1 / (smooth * totals[order]))
+    return logs
 
 
-def chrf(candidate: str, references: _References) -> float:
+def chrf(candidate: str, references: References) -> float:
     """Character n-gram F-score (chrF2) in [0, 1], blanks left out, best reference; over the orders that both
     texts are long enough for. Equal to sacrebleu's on folded text. Source: Popović (2015), WMT.
     """
@@ -84,14 +112,24 @@ def chrf(candidate: str, references: _References) -> float:
 
 
 def _chrf(ours: str, theirs: str) -> float:
-    pairs = [(_grams(ours, n), _grams(theirs, n)) for n in range(1, 7)]
-    shares = [((a & b).total() / a.total(), (a & b).total() / b.total()) for a, b in pairs if a and b]
-    if not any(precision for precision, _ in shares):
+    precision, recall, orders = 0.0, 0.0, 0
+    for order in _CHRF_ORDERS:
+        first, second = _grams(ours, order), _grams(theirs, order)
+        if first and second:
+            shared = (first & second).total()
+            precision += shared / first.total()
+            recall += shared / second.total()
+            orders += 1
+    if not precision:
         return 0.0
-    precision, recall = (float(sum(side)) / len(shares) for side in zip(*shares, strict=True))
+    precision /= orders
+    recall /= orders
     return 5 * precision * recall / (4 * precision + recall)  # recall counts twice as much
 
 
-SENTENCE: dict[str, Callable[[str, _References], float]] = {
-    "rouge1": _rouge_n, "rouge2": partial(_rouge_n, order=2), "rougeL": rouge_l, "chrF": chrf,
-}  # fmt: skip
+SENTENCE: dict[str, Callable[[str, References], float]] = {
+    "rouge1": rouge_n,
+    "rouge2": rouge_2,
+    "rougeL": rouge_l,
+    "chrF": chrf,
+}

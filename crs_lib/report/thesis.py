@@ -217,7 +217,7 @@ def write_thresholds(config: evaluate.EvaluateConfig) -> tuple[list[Path], str]:
     """Score a run under 27 settings of the thresholds; the grid's files, and the orders found in words."""
     names = []
     for point in itertools.product(*THRESHOLDS.values()):
-        names.append(conventions.derived(config.rule, dict(zip(THRESHOLDS, point, strict=True))).name)
+        names.append(conventions.derived(config.chosen, dict(zip(THRESHOLDS, point, strict=True))).name)
         evaluate.evaluate(config.changed(convention=names[-1], topics="", similarity="", cas_weights={}))
     files = write_grid((), [{"run": config.run}], f"{config.run}-thresholds", names)
     orders = Counter(" > ".join(_headline(config.run, name)[1].nlargest(99).index) for name in names)

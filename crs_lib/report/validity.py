@@ -30,7 +30,7 @@ def side_by_side(run: str) -> pd.DataFrame:
     for arm, name in (("without shifts", f"{run}-none"), ("with shifts", run)):
         table = evaluate.read(name, "model_metrics").set_index(["metric", "model"])["mean"]
         parts[f"S* {arm}"] = table["satisfaction_corrected"]
-    costs = {name: table[name] for name in ("shift_cost", "conversation_cost", "placebo_cost")}
+    costs = {name: table[name] for name in ("shift_cost", "conversation_cost")}
     found = pd.DataFrame(parts | costs).rename_axis("system").reset_index()
     return found.sort_values("S* without shifts", ascending=False, ignore_index=True).round(3)
 

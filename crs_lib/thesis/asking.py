@@ -127,3 +127,8 @@ class AskedScorer:
         except _UnansweredError as error:
             who = (dialogue.model_name, dialogue.session_id)
             return unscored(*who, self.convention, self.metrics, str(error))
+
+
+def guarded(scorer: BatchScorer, convention: str, metrics: Sequence[str], model: str | LLM) -> AskedScorer:
+    """A scorer that keeps the row of a session without an answer."""
+    return AskedScorer(scorer, convention, metrics, model)

@@ -2,4 +2,13 @@
 
 from crs_lib.core.clients import Client
 
-CLIENT = Client("thesis")
+_MEMBERS = {
+    "convention": ("crs_lib.thesis.conventions",),
+    "scorer": ("crs_lib.thesis.scorers",),
+    "concept extractor": ("crs_lib.thesis.extractors",),
+    "sentence space": ("crs_lib.thesis.similarity",),
+    "topic extractor": ("crs_lib.thesis.topics", "crs_lib.thesis.replay"),
+    "metric": ("crs_lib.thesis.tables",),
+}
+
+CLIENT = Client("thesis", members=_MEMBERS)

@@ -1,17 +1,15 @@
-"""Concept extractors by name: which concepts of a catalogue a text is said to contain. ``words`` is ours;
-``substring`` and ``embed`` are the thesis's; the others are those it compared. All answer for many texts at
-once and see concepts as codes of one :class:`ConceptSpace`.
+"""The concept extractors that the thesis had or compared: ``substring`` and ``embed`` are its own. All answer
+for many texts at once and see concepts as codes of one :class:`ConceptSpace`.
 """
 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
-from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import ahocorasick
 import numpy as np
@@ -19,16 +17,14 @@ from numpy.typing import NDArray
 
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS, concept
-from crs_lib.catalog.grounder import Grounder
 from crs_lib.catalog.rules import Matcher
-from crs_lib.core.settings import Registry
 from crs_lib.core.text import fold, words
+from crs_lib.metrics.extractors import EXTRACTORS, WORDS, Extractor, ExtractorInputs, memoised
 
-if TYPE_CHECKING:
-    from crs_lib.llm import LLM
-
+__all__ = ["EXTRACTORS", "ConceptSpace", "ExtractorInputs", "create", "memoised"]
 Sets = list[frozenset[int]]
 _IN_WORD = re.compile(r"(?<=\w)(?=\w)")
+_YEAR = re.compile(r"(?:18|19|20)\d\d")
 _CHUNK = 2_000  # texts whose n-grams are counted at once
 
 
@@ -48,15 +44,19 @@ class ConceptSpace:
     @classmethod
     def of(cls, catalog: Catalog) -> "ConceptSpace":
         """The concepts of a cleaned catalogue, under the catalogue's own codes."""
-        terms, films = catalog.vocabulary, catalog.document_frequency
-        values = tuple(value.strip().lower() for value in terms.value)
-        return cls(terms.field, values, films, len(catalog), tuple(map(concept, terms.field, values)))
+        fields = catalog.vocabulary.field
+        values = tuple(value.strip().lower() for value in catalog.vocabulary.value)
+        keys = tuple(map(concept, fields, values))
+        return cls(fields, values, catalog.document_frequency, len(catalog), keys)
 
     @cached_property
     def fields(self) -> Mapping[str, range]:
         """The codes of each field, in a row, in the order of the codes."""
-        ends = [last for last, name in enumerate(self.field, start=1) if name not in self.field[last:]]
-        return {self.field[first]: range(first, last) for first, last in pairwise([0, *ends])}
+        codes: dict[str, range] = {}
+        for code, name in enumerate(self.field):
+            first = codes[name].start if name in codes else code
+            codes[name] = range(first, code + 1)
+        return codes
 
     @cached_property
     def code_of(self) -> Mapping[tuple[str, str], int]:
@@ -73,94 +73,87 @@ class ConceptSpace:
         return sorted(self.all_keys[code] for code in codes)
 
 
-class ExtractorInputs(NamedTuple):
-    """``catalog`` is the cleaned catalogue if ``space`` holds its concepts, ``llm`` a model's name."""
-
-    space: ConceptSpace
-    catalog: Catalog | None = None
-    llm: "str | LLM" = ""
-
-
-class Extractor:
-    """Finds concepts. ``embedder`` names the vectors that texts become; empty where strings are compared."""
+class SpaceExtractor:
+    """Finds the concepts of a concept space."""
 
     embedder = ""
 
     def __init__(self, inputs: ExtractorInputs) -> None:
-        self.space = inputs.space
+        self.space: ConceptSpace = inputs.space
+        if self.space is None:
+            assert inputs.catalog is not None
+            self.space = ConceptSpace.of(inputs.catalog)
 
     def sets(self, texts: Sequence[str]) -> Sets:
         """The codes of every text."""
         raise NotImplementedError
 
 
-EXTRACTORS: Registry[Extractor] = Registry("concept extractor")
-
-
 def create(spec: str, inputs: ExtractorInputs) -> Extractor:
     """The extractor of a name, made for a concept space; InputError with a suggestion for an unknown one."""
+    if spec == WORDS and inputs.catalog is None:
+        return _AnyWords(inputs)
     return EXTRACTORS.create(spec, inputs=inputs)
 
 
-def memoised(extractor: Extractor, texts: Sequence[str]) -> dict[str, frozenset[int]]:
-    """The concepts of every distinct text: each is looked at once."""
-    distinct = list(dict.fromkeys(texts))
-    return dict(zip(distinct, extractor.sets(distinct), strict=True))
-
-
-@EXTRACTORS.register("words")
-class _Words(Extractor):
-    """Whole folded words, all overlapping matches; everyday words count under declared rules (default).
-    Over the thesis's vocabulary, which has no such rules, every whole-word match counts.
-    """
+class _AnyWords(SpaceExtractor):
+    """Whole folded words, all overlapping matches, over a vocabulary that has no rules for everyday words."""
 
     def __init__(self, inputs: ExtractorInputs) -> None:
         super().__init__(inputs)
-        self._grounder = None if inputs.catalog is None else Grounder(inputs.catalog)
         forms: dict[str, list[int]] = {}
-        for code, value in enumerate(self.space.value if self._grounder is None else ()):
+        for code, value in enumerate(self.space.value):
             forms.setdefault(fold(value), []).append(code)
         forms.pop("", None)
-        self._codes, self._matcher = list(forms.values()), Matcher(list(forms))
+        self._codes = list(forms.values())
+        self._matcher = Matcher(list(forms))
 
     def sets(self, texts: Sequence[str]) -> Sets:
-        if self._grounder is not None:
-            return self._grounder.ground(texts)
-        found = (self._matcher.find(words(text)) for text in texts)
-        return [frozenset(code for *_, form in row for code in self._codes[form]) for row in found]
+        sets = []
+        for text in texts:
+            codes: set[int] = set()
+            for *_, form in self._matcher.find(words(text)):
+                codes.update(self._codes[form])
+            sets.append(frozenset(codes))
+        return sets
 
 
-class _SubstringMatcher:
+class SubstringMatcher:
     """Patterns looked for in lower-cased text, inside words too. Source: Aho and Corasick (1975), CACM 18."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._automaton = ahocorasick.Automaton()
         for number, pattern in enumerate(patterns):
             if pattern:
-                _, others = self._automaton.get(pattern, (0, ()))
-                self._automaton.add_word(pattern, (len(pattern), (*others, number)))
+                _, same_form = self._automaton.get(pattern, (0, ()))
+                self._automaton.add_word(pattern, (len(pattern), (*same_form, number)))
         self._automaton.make_automaton()
 
     def find(self, texts: Sequence[str], *, whole: bool = False) -> Sets:
         """The numbers of the patterns in each lower-cased text; ``whole``: at word boundaries alone."""
-        return [frozenset(chain.from_iterable(self._found(text, whole))) for text in texts]
+        if not len(self._automaton):
+            return [frozenset()] * len(texts)
+        return [self._find(text, whole) for text in texts]
 
-    def _found(self, text: str, whole: bool) -> Iterator[tuple[int, ...]]:
-        """The numbers of each occurrence's pattern; there may be several patterns of one form."""
-        for last, (length, numbers) in self._automaton.iter(text) if len(self._automaton) else ():
-            if not whole or not any(_IN_WORD.match(text, at) for at in (last + 1 - length, last + 1)):
-                yield numbers
+    def _find(self, text: str, whole: bool) -> frozenset[int]:
+        codes: set[int] = set()
+        for last, (length, numbers) in self._automaton.iter(text):
+            end = last + 1
+            if whole and (_IN_WORD.match(text, end - length) or _IN_WORD.match(text, end)):
+                continue
+            codes.update(numbers)
+        return frozenset(codes)
 
 
 @EXTRACTORS.register("substring")
-class _Substring(Extractor):
+class _Substring(SpaceExtractor):
     """Every value anywhere in the lower-cased text, also inside words (the thesis's "catalog")."""
 
     whole = False
 
     def __init__(self, inputs: ExtractorInputs) -> None:
         super().__init__(inputs)
-        self._matcher = _SubstringMatcher(self.space.value)
+        self._matcher = SubstringMatcher(self.space.value)
 
     def sets(self, texts: Sequence[str]) -> Sets:
         return self._matcher.find([text.lower() for text in texts], whole=self.whole)
@@ -178,10 +171,13 @@ class _Rules(_Substring):
     @cached_property
     def _declared(self) -> frozenset[int]:
         """The codes of values in a declared form, or of fields that declare none."""
-        form = {name: re.compile(row.pattern or ".*", re.DOTALL) for name, row in FIELDS.items()}
-        form["year"] = re.compile(r"(?:18|19|20)\d\d")
-        pairs = zip(self.space.field, self.space.value, strict=True)
-        return frozenset(code for code, (name, value) in enumerate(pairs) if form[name].fullmatch(value))
+        forms = {name: re.compile(field.pattern or ".*", re.DOTALL) for name, field in FIELDS.items()}
+        forms["year"] = _YEAR
+        declared = []
+        for code, (name, value) in enumerate(zip(self.space.field, self.space.value, strict=True)):
+            if forms[name].fullmatch(value):
+                declared.append(code)
+        return frozenset(declared)
 
 
 @EXTRACTORS.register("fuzzy")
@@ -194,28 +190,60 @@ class _Fuzzy(_Substring):
 
     def __init__(self, inputs: ExtractorInputs) -> None:
         super().__init__(inputs)
-        spelt = [set(re.findall(r"\w+", value)) for value in self.space.value]
-        self._length = [len(tokens) for tokens in spelt]
+        self._length = []
         self._values_of: dict[str, list[int]] = {}
-        for code, tokens in enumerate(spelt):
-            for word in tokens:
-                self._values_of.setdefault(word, []).append(code)
-        most = max(1, len(self._values_of))  # the known words near a word:
-        self._near = lru_cache(20_000)(
-            lambda word: get_close_matches(word, self._values_of, most, self.threshold)
-        )
+        for code, value in enumerate(self.space.value):
+            tokens = set(re.findall(r"\w+", value))
+            self._length.append(len(tokens))
+            for token in tokens:
+                self._values_of.setdefault(token, []).append(code)
+        self.near = lru_cache(20_000)(self._near)
 
     def sets(self, texts: Sequence[str]) -> Sets:
         return [codes | self._spelt(text) for codes, text in zip(super().sets(texts), texts, strict=True)]
 
+    def _near(self, word: str) -> list[str]:
+        """The words of values that are spelt almost like a word."""
+        most = max(1, len(self._values_of))
+        return get_close_matches(word, self._values_of, most, self.threshold)
+
     def _spelt(self, text: str) -> frozenset[int]:
-        near = {known for word in set(re.findall(r"\w+", text.lower())) for known in self._near(word)}
-        met = Counter(code for known in near for code in self._values_of[known])
-        return frozenset(code for code, n in met.items() if n == self._length[code])
+        near: set[str] = set()
+        for word in set(re.findall(r"\w+", text.lower())):
+            near.update(self.near(word))
+        met: Counter[int] = Counter()
+        for word in near:
+            met.update(self._values_of[word])
+        return frozenset(code for code, n_words in met.items() if n_words == self._length[code])
+
+
+class _FieldVectors:
+    """The values of a field as TF-IDF vectors, with weights learnt from these values."""
+
+    def __init__(self, codes: range, counts: Any) -> None:
+        from sklearn.feature_extraction.text import TfidfTransformer
+
+        own = counts[codes.start : codes.stop]
+        self.first = codes.start
+        self._columns = np.unique(own.indices)
+        self._weigh = TfidfTransformer()
+        self._values = self._weigh.fit_transform(own[:, self._columns]).T.tocsr()
+
+    def nearest(self, counts: Any, threshold: float, top: int) -> list[tuple[int, int]]:
+        """The best values of each text, as (text, code); of equal cosines the first in the catalogue."""
+        cosines = (self._weigh.transform(counts[:, self._columns]) @ self._values).tocoo()
+        sure = cosines.data >= threshold
+        rows, columns, values = cosines.row[sure], cosines.col[sure], cosines.data[sure]
+        order = np.lexsort((columns, -values, rows))
+        rows, columns = rows[order], columns[order]
+        rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
+        best = rank < top
+        codes = columns[best] + self.first
+        return list(zip(rows[best].tolist(), codes.tolist(), strict=True))
 
 
 @EXTRACTORS.register("embed")
-class _Embed(Extractor):
+class _Embed(SpaceExtractor):
     """Nearest values by character n-grams, as the thesis found them: a field's best three at 0.35 or more.
     The cosine is that of TF-IDF vectors over the character 3- to 5-grams of blank-padded words, the weights
     learnt from the field's own values. Of equal cosines the value that comes first in the catalogue goes
@@ -226,65 +254,58 @@ class _Embed(Extractor):
     embedder = f"char_wb 3-5 TF-IDF, top {top} at {threshold:g}"
 
     def __init__(self, inputs: ExtractorInputs) -> None:
-        from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
+        from sklearn.feature_extraction.text import CountVectorizer
 
         super().__init__(inputs)
         self._grams = CountVectorizer(analyzer="char_wb", ngram_range=(3, 5), dtype=np.float64)
-        values = self._grams.fit_transform(self.space.value).tocsr()
-        self._fields = []
-        for codes in self.space.fields.values():
-            mine = values[codes.start : codes.stop]
-            columns, weigh = np.unique(mine.indices), TfidfTransformer()
-            weighted = weigh.fit_transform(mine[:, columns]).T.tocsr()
-            self._fields.append((codes.start, columns, weigh, weighted))
+        counts = self._grams.fit_transform(self.space.value).tocsr()
+        self._fields = [_FieldVectors(codes, counts) for codes in self.space.fields.values()]
 
     def sets(self, texts: Sequence[str]) -> Sets:
-        found: list[set[int]] = [set() for _ in texts]
+        sets: list[set[int]] = [set() for _ in texts]
         for first in range(0, len(texts), _CHUNK):
             counts = self._counted(texts[first : first + _CHUNK])
-            for start, columns, weigh, values in self._fields if counts is not None else ():
-                near = (weigh.transform(counts[:, columns]) @ values).tocoo()
-                sure = near.data >= self.threshold
-                rows, codes, cosine = near.row[sure], near.col[sure], near.data[sure]
-                order = np.lexsort((codes, -cosine, rows))
-                rows, codes = rows[order], codes[order]
-                best = np.arange(len(rows)) - np.searchsorted(rows, rows) < self.top
-                for row, code in zip(rows[best].tolist(), codes[best].tolist(), strict=True):
-                    found[first + row].add(start + code)
-        return [frozenset(codes) for codes in found]
+            if counts is None:
+                continue
+            for field in self._fields:
+                for row, code in field.nearest(counts, self.threshold, self.top):
+                    sets[first + row].add(code)
+        return [frozenset(codes) for codes in sets]
 
     def _counted(self, texts: Sequence[str]) -> Any:
         """How often each n-gram occurs in each text, by way of the distinct words; None without any word."""
         from sklearn.feature_extraction.text import CountVectorizer
 
-        counter = CountVectorizer(tokenizer=str.split, token_pattern=None, dtype=np.float64)
         if not any(map(str.strip, texts)):
             return None
+        counter = CountVectorizer(tokenizer=str.split, token_pattern=None, dtype=np.float64)
         counts = counter.fit_transform(texts)
         return (counts @ self._grams.transform(counter.get_feature_names_out())).tocsr()
 
 
 @EXTRACTORS.register("hybrid")
-class _Hybrid(Extractor):
+class _Hybrid(SpaceExtractor):
     """``rules``; for fields still empty ``fuzzy``; for fields still empty then ``embed``."""
 
     embedder = _Embed.embedder
 
     def __init__(self, inputs: ExtractorInputs) -> None:
         super().__init__(inputs)
-        self._members = [create(name, inputs) for name in ("rules", "fuzzy", "embed")]
+        shared = inputs._replace(space=self.space)
+        self._members = [_Rules(shared), _Fuzzy(shared), _Embed(shared)]
 
     def sets(self, texts: Sequence[str]) -> Sets:
-        found, field = [frozenset[int]()] * len(texts), self.space.field
+        field = self.space.field
+        sets: Sets = [frozenset()] * len(texts)
         for member in self._members:
             for row, codes in enumerate(member.sets(texts)):
-                filled = {field[code] for code in found[row]}
-                found[row] |= {code for code in codes if field[code] not in filled}
-        return found
+                filled = {field[code] for code in sets[row]}
+                sets[row] |= {code for code in codes if field[code] not in filled}
+        return sets
 
 
-@EXTRACTORS.register("llm")
-class _Llm(Extractor):
+@EXTRACTORS.register("llm", asks="crs_lib.thesis.asking")
+class _Llm(SpaceExtractor):
     """Concepts that a model names, one call a text.
     A name counts as the catalogue's value that equals the name, else as the first value that contains the
     name or is contained in it (the thesis's rule); names that the catalogue lacks are dropped. A text in
@@ -293,28 +314,39 @@ class _Llm(Extractor):
     """
 
     def __init__(self, inputs: ExtractorInputs) -> None:
-        from crs_lib.thesis.asking import Asker
+        from crs_lib.thesis.asking import Asker  # brings the clients of model servers
 
         super().__init__(inputs)
-        self._ask = Asker(inputs.llm, "concept extractor llm")
-        self.embedder = self._ask.name
+        self._asker = Asker(inputs.llm, "concept extractor llm")
+        self.embedder = self._asker.name
 
     def sets(self, texts: Sequence[str]) -> Sets:
         """The codes of every text; blank texts are not asked about."""
-        fields, asked = list(self.space.fields), [text for text in texts if text.strip()]
+        fields = list(self.space.fields)
+        said = [text for text in texts if text.strip()]
         shape = json.dumps({name: ["..."] for name in fields})
-        replies = self._ask.lists("movies/concepts", asked, fields, kinds=", ".join(fields), shape=shape)
-        answers = dict(zip(asked, replies, strict=True))
-        return [frozenset(self._codes(answers.get(text, {}))) for text in texts]
+        replies = self._asker.lists("movies/concepts", said, fields, kinds=", ".join(fields), shape=shape)
+        answers = dict(zip(said, replies, strict=True))
+        return [self._codes(answers.get(text, {})) for text in texts]
 
-    def _codes(self, answer: Mapping[str, Sequence[str]]) -> Iterator[int]:
+    def _codes(self, answer: Mapping[str, Sequence[str]]) -> frozenset[int]:
         """The concepts that the names of an answer stand for."""
-        values, codes = self.space.value, self.space.fields
-        for name, given in answer.items():
-            for wanted in filter(None, (one.strip().lower() for one in given)):
-                mine = codes.get(name, ())
-                near = (code for code in mine if wanted in values[code] or values[code] in wanted)
-                equal = self.space.code_of.get((name, wanted))
-                code = next(near, None) if equal is None else equal
+        codes = set()
+        for field, names in answer.items():
+            for name in names:
+                code = self._code(field, name.strip().lower())
                 if code is not None:
-                    yield code
+                    codes.add(code)
+        return frozenset(codes)
+
+    def _code(self, field: str, name: str) -> int | None:
+        if not name:
+            return None
+        equal = self.space.code_of.get((field, name))
+        if equal is not None:
+            return equal
+        for code in self.space.fields.get(field, ()):
+            value = self.space.value[code]
+            if name in value or value in name:
+                return code
+        return None

@@ -17,9 +17,8 @@ from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.metrics import composite, constructs, overlap
 from crs_lib.metrics.conventions import Convention
 from crs_lib.metrics.records import Scores
-from crs_lib.metrics.similarity import SentenceSpace, cosines
 from crs_lib.thesis.catalog import ThesisCatalog
-from crs_lib.thesis.extractors import Extractor
+from crs_lib.thesis.similarity import SentenceSpace, cosines
 from crs_lib.thesis.tables import ALIASES, MEANS, METRICS, detail, mean_of, spread_of
 
 __all__ = ["ALIASES", "METRICS", "GroundedScorer"]
@@ -47,9 +46,9 @@ class GroundedScorer:
     """Scores dialogues against the thesis's index. ``space`` compares sentences; None leaves that out."""
 
     catalog: ThesisCatalog
-    extractor: Extractor
+    extractor: Any
     space: SentenceSpace | None
-    rule: Convention
+    convention: Convention
 
     @cached_property
     def _idf(self) -> list[float]:
@@ -75,7 +74,7 @@ class GroundedScorer:
         turns = (
             _GroundedTurn(
                 pair, concepts[user], concepts[system], concepts[user] if wishes is None else meant[wishes],
-                overlap.copied_share(words[system], words[user], self.rule.copy_orders), alike,
+                overlap.copied_share(words[system], words[user], self.convention.copy_orders), alike,
             )
             for pair, wishes, alike in zip(pairs, wished, self._similarities(said, pairs), strict=True)
             for user, system in [(pair.user.text, pair.system.text)]
@@ -90,13 +89,13 @@ class GroundedScorer:
         return list(cosines(self.space.rows(said), users, systems).tolist())
 
     def _score(self, dialogue: Dialogue, turns: Sequence[_GroundedTurn]) -> Scores:
-        rule = self.rule
+        convention = self.convention
         head: _Row = {"model": dialogue.model_name, "session_id": dialogue.session_id}
         rows = [head | self._turn(turn) for turn in turns]
         shifts = [turn for turn in dialogue.shift_turns() if 1 <= turn <= len(turns)]
-        alike = [row["context_retention"] >= rule.recovery_cr for row in rows]
-        named = [row["cross_coherence"] >= rule.recovery_cc for row in rows]
-        how: Any = {"window": rule.window, "within_segment": rule.within_segment}
+        alike = [row["context_retention"] >= convention.recovery_cr for row in rows]
+        named = [row["cross_coherence"] >= convention.recovery_cc for row in rows]
+        how: Any = {"window": convention.window, "within_segment": convention.within_segment}
         signals = {"combined": list(map(or_, named, alike)), "cosine": alike}
         found = {name: composite.after_shifts(shifts, met, **how) for name, met in signals.items()}
         by_shift = []
@@ -105,21 +104,21 @@ class GroundedScorer:
             for name, one in zip(found, both, strict=True):
                 shift |= {f"delay_{name}": one.delay, f"recovered_{name}": one.recovered}
             by_shift.append(shift)
-        session = head | {"convention": rule.name} | self._session(turns, rows, found)
+        session = head | {"convention": convention.name} | self._session(turns, rows, found)
         session["detail"] |= {"segments": self._segments(turns, shifts), "shift_points": shifts}
         return Scores(rows, by_shift, session)
 
     def _turn(self, turn: _GroundedTurn) -> _Row:
-        rule, user, system = self.rule, turn.user, turn.system
+        convention, user, system = self.convention, turn.user, turn.system
         slots = overlap.agreement(turn.gold, system)
-        cc = overlap.jaccard(user, system, empty=rule.empty)
-        cr = overlap.idf_cosine(user, system, self._idf, empty=rule.empty)
+        cc = overlap.jaccard(user, system, empty=convention.empty)
+        cr = overlap.idf_cosine(user, system, self._idf, empty=convention.empty)
         keys = self.extractor.space.keys
         return {
             "turn": turn.pair.turn, "stage": str(turn.pair.user.user_meta.get("stage", "")),
             "cross_coherence": cc, "context_retention": cr, "topic_interference": turn.echo,
-            "topic_adaptation_score": composite.tas(cc, cr, turn.echo, rule.tas, clip=rule.clip),
-            "clipped": rule.clip and abs(composite.tas(cc, cr, turn.echo, rule.tas)) > 1,
+            "topic_adaptation_score": composite.tas(cc, cr, turn.echo, convention.tas, clip=convention.clip),
+            "clipped": convention.clip and abs(composite.tas(cc, cr, turn.echo, convention.tas)) > 1,
             "both_empty": not user and not system,
             "undefined": overlap.BOTH_EMPTY if math.isnan(cc) else "",
             "semantic_similarity": turn.alike,
@@ -149,7 +148,7 @@ class GroundedScorer:
         record["topic_interference_leakage"] = math.nan
         for signal, (rate, delay) in _SIGNALS.items():
             known = composite.rate(found[signal])
-            record[rate] = 0.0 if math.isnan(known) and self.rule.undefined != "missing" else known
+            record[rate] = 0.0 if math.isnan(known) and self.convention.undefined != "missing" else known
             record[delay] = composite.mean_delay(found[signal])
         record |= {alias: record[name] for alias, name in ALIASES.items()}
         record["tas_volatility"] = spread_of([row["topic_adaptation_score"] for row in rows])
@@ -168,7 +167,7 @@ class GroundedScorer:
             part = turns[first - 1 : after - 1]
             users = Counter(code for turn in part for code in turn.user)
             systems = Counter(code for turn in part for code in turn.system)
-            cc = overlap.jaccard(users.keys(), systems.keys(), empty=self.rule.empty)
+            cc = overlap.jaccard(users.keys(), systems.keys(), empty=self.convention.empty)
             # the cosine of the sums of the turns' idf vectors; 0 where one is zero
             shared = (code for code in sorted(users) if code in systems)
             dot = sum(users[code] * systems[code] * idf[code] ** 2 for code in shared)
@@ -176,7 +175,9 @@ class GroundedScorer:
             cr = dot / math.sqrt(norms[0] * norms[1]) if dot else 0.0
             echo = mean_of([turn.echo for turn in part])
             row = {"first": first, "last": after - 1, "cc": cc, "cr": cr, "copying": echo}
-            rows.append(row | {"tas": composite.tas(cc, cr, echo, self.rule.tas, clip=self.rule.clip)})
+            rows.append(
+                row | {"tas": composite.tas(cc, cr, echo, self.convention.tas, clip=self.convention.clip)}
+            )
         return rows
 
 

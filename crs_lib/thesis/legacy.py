@@ -17,7 +17,7 @@ from crs_lib.metrics import composite, constructs
 from crs_lib.metrics.conventions import Convention
 from crs_lib.metrics.overlap import jaccard
 from crs_lib.metrics.records import Scores
-from crs_lib.metrics.similarity import SentenceSpace, cosines
+from crs_lib.thesis.similarity import SentenceSpace, cosines
 from crs_lib.thesis.tables import mean_of
 from crs_lib.thesis.topics import TopicExtractor, admitted
 
@@ -48,7 +48,7 @@ class LegacyScorer:
 
     space: SentenceSpace
     topics: TopicExtractor
-    rule: Convention
+    convention: Convention
 
     def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]:
         """The scores of each dialogue."""
@@ -64,7 +64,9 @@ class LegacyScorer:
         """The topics of a text: those of all texts and segments are asked for at once."""
         known = dict(zip(texts, self.topics.topics(texts), strict=True))
         texts_of = (_texts(d, USER) for d in dialogues)
-        parts = (part for users in texts_of for part in _parts(users, known.__getitem__, alike, self.rule))
+        parts = (
+            part for users in texts_of for part in _parts(users, known.__getitem__, alike, self.convention)
+        )
         new = list(dict.fromkeys(part for _, part in parts if part not in known))
         known |= zip(new, self.topics.topics(new), strict=True)
         self._learn(map(_admitted, known.values()))
@@ -91,7 +93,7 @@ class LegacyScorer:
     def _score(self, dialogue: Dialogue, ask: _Asked, alike: _Alike) -> Scores:
         """The scores of a dialogue; topics are asked for in the order in which the thesis asked."""
         systems = _texts(dialogue, SYSTEM)
-        parts = _parts(_texts(dialogue, USER), ask, alike, self.rule)
+        parts = _parts(_texts(dialogue, USER), ask, alike, self.convention)
         segments = [(first, _admitted(ask(part))) for first, part in parts]
         shifts = [
             self._shift(first, old, new, (_admitted(ask(text)) for text in systems[first:]))
@@ -114,7 +116,7 @@ class LegacyScorer:
             for shift in shifts
         ]  # fmt: skip
         late = [a.recovered and a.turn + a.delay > b.turn for a, b in pairwise(shifts)]
-        session = head | {"convention": self.rule.name} | self._session(shifts, cross, retained)
+        session = head | {"convention": self.convention.name} | self._session(shifts, cross, retained)
         session |= {"judge": dict.fromkeys(constructs.CONSTRUCTS), "detail": {
             "n_turns": len(cross), "n_shifts": len(shifts),
             "n_recovered": sum(shift.recovered for shift in shifts), "n_recovered_late": sum(late),
@@ -127,8 +129,8 @@ class LegacyScorer:
         """Scan all replies after the shift until one recovers it; the next shift stops nothing."""
         hits, seen = 0, 0
         for seen, reply in enumerate(replies, start=1):
-            hits += bool(reply and old) and self._match(reply, old) >= self.rule.alignment
-            if reply and new and self._match(reply, new) >= self.rule.alignment:
+            hits += bool(reply and old) and self._match(reply, old) >= self.convention.alignment
+            if reply and new and self._match(reply, new) >= self.convention.alignment:
                 return _Shift(first + 1, True, seen, hits / seen)
         return _Shift(first + 1, False, 0, hits / max(1, min(seen, PATIENCE)))
 
@@ -140,7 +142,7 @@ class LegacyScorer:
         delay = mean_of([shift.delay for shift in shifts if shift.recovered])
         interference = sum(shift.interference for shift in shifts) / max(1, len(shifts))
         cc, cr = mean_of(cross), mean_of(retained)
-        score = composite.cas(rate, delay - 1, interference, cc, cr, self.rule.cas, slowest=SLOWEST)
+        score = composite.cas(rate, delay - 1, interference, cc, cr, self.convention.cas, slowest=SLOWEST)
         return dict(zip(METRICS, (rate, delay, interference, cc, cr, score), strict=True))
 
 
@@ -162,7 +164,9 @@ def _compared(dialogue: Dialogue) -> list[tuple[str, str]]:
     return [*own, *pairwise(_texts(dialogue, SYSTEM)), *pairwise(_texts(dialogue, USER))]
 
 
-def _parts(users: Sequence[str], ask: _Asked, alike: _Alike, rule: Convention) -> Iterator[tuple[int, str]]:
+def _parts(
+    users: Sequence[str], ask: _Asked, alike: _Alike, convention: Convention
+) -> Iterator[tuple[int, str]]:
     """The segments of a session: the number of the first USER utterance (from 0), and the text of all. A
     segment opens with every utterance unlike the one before it, in its text or in its topics. It is given out
     as soon as the next one begins, before the topics of a later utterance are asked for.
@@ -173,7 +177,7 @@ def _parts(users: Sequence[str], ask: _Asked, alike: _Alike, rule: Convention) -
     for number, (last, now) in enumerate(pairwise(users), start=1):
         topics = ask(now)
         alike_topics = jaccard(set(before), set(topics), empty="zero")
-        if alike[last, now] < rule.shift_similarity or alike_topics < rule.shift_jaccard:
+        if alike[last, now] < convention.shift_similarity or alike_topics < convention.shift_jaccard:
             yield first, " ".join(users[first:number])
             first = number
         before = topics

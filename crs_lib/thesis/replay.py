@@ -17,8 +17,9 @@ import numpy as np
 from crs_lib import data as datasets
 from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError
+from crs_lib.evaluate.choose import TOPICS
 from crs_lib.thesis.legacy import LegacyScorer
-from crs_lib.thesis.topics import TOPICS, Lda, Topics, admitted, function_words
+from crs_lib.thesis.topics import Lda, Topics, admitted, function_words
 
 if TYPE_CHECKING:
     from crs_lib.llm import LLM
@@ -74,7 +75,7 @@ def _generator_after_training(n_topics: int, n_words: int) -> np.random.RandomSt
     return state
 
 
-@TOPICS.register(NAME, in_order=True)
+@TOPICS.register(NAME, model=True, in_order=True)
 class ReplayedLda(Lda):
     """LDA topics with the draws that the thesis made: its own numbers, for its own logs in its own order.
     A text's topics depend on all texts before it. A text that has topics keeps them; one without is inferred

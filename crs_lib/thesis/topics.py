@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from crs_lib import data as datasets
 from crs_lib.core import paths, prompts, rng, safety, tables
 from crs_lib.core.errors import InputError
-from crs_lib.core.settings import Registry
+from crs_lib.evaluate.choose import TOPICS
 
 if TYPE_CHECKING:
     from crs_lib.llm import LLM
@@ -274,12 +274,10 @@ class TopicExtractor(Protocol):
     def topics(self, texts: Sequence[str]) -> Topics: ...
 
 
-TOPICS: Registry[TopicExtractor] = Registry("topic extractor", "crs_lib.thesis")
-
-
 def create(spec: str, *, model: str | Path | None = None, llm: "str | LLM" = "") -> TopicExtractor:
     """The topic extractor of a name (``model``: folder of ``lda``); InputError for one that is not there."""
-    return TOPICS.create(spec, model=model, llm=llm)
+    made: TopicExtractor = TOPICS.create(spec, model=model, llm=llm)
+    return made
 
 
 def trained_model() -> Path:
@@ -302,7 +300,7 @@ def vocabulary_of(catalog: str | Path) -> Path | None:
     return path if path.is_file() and tables.sha256(place) in {file.sha256 for file in known} else None
 
 
-@TOPICS.register("lda")
+@TOPICS.register("lda", model=True)
 class Lda:
     """The five words of the most probable LDA topic, none below a share of 0.1."""
 
@@ -331,7 +329,7 @@ class _Heuristic:
         return [admitted(_heuristic(text)) for text in texts]
 
 
-@TOPICS.register("lda_or_heuristic")
+@TOPICS.register("lda_or_heuristic", model=True)
 def _lda_or_heuristic(model: str | Path | None = None, llm: "str | LLM" = "") -> TopicExtractor:
     """``lda`` where a topic model is here, else the heuristic, which the column ``embedder`` names."""
     if model or (_default_model() / "dictionary.tsv").is_file():
@@ -342,7 +340,7 @@ def _lda_or_heuristic(model: str | Path | None = None, llm: "str | LLM" = "") ->
     return found
 
 
-@TOPICS.register("llm")
+@TOPICS.register("llm", asks="crs_lib.thesis.asking")
 class _Llm:
     """At most five topics that an LLM names, one call a distinct text; then the filter.
     A call that fails after all retries is an error that names it, never another method's answer.

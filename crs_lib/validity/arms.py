@@ -24,7 +24,7 @@ def scored(world: World, config: SimulateConfig, n: int) -> list[tuple[Dialogue,
             talks += made.pop(scenarios.SHIFT)
             windows += [talk for several in made.values() for talk in several]
     rule = conventions.get("default")
-    gains = arms.gains_of(windows, (), Scorer(world.grounder, rule))
+    gains = arms.gains_of(windows, Scorer(world.grounder, rule))
     return list(zip(talks, Scorer(world.grounder, rule, gains).score_many(talks), strict=True))
 
 

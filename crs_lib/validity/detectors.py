@@ -15,7 +15,8 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Registry
-from crs_lib.metrics import overlap, similarity
+from crs_lib.metrics import overlap
+from crs_lib.thesis import similarity
 
 _Gaps = Callable[[Sequence[str]], Iterable[float]]  # the score of every utterance but the first
 DETECTORS: Registry[_Gaps] = Registry("detector")

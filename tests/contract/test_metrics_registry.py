@@ -36,14 +36,11 @@ def scores():
 
 def _scores(config):
     keys, rule, windows = config.keys(), conventions.get("default"), []
-    none = config.changed(arms=("none", "fresh"))
     for key in keys:
-        for arm, given in (("shift", config), ("none", none)):
-            found = simulate.arms_of(WORLD, key.system, key.session, given, arm)
-            windows += [t for name in ("straight", "fresh") for t in found.get(name, ())]
+        found = simulate.arms_of(WORLD, key.system, key.session, config, "shift")
+        windows += [t for name in ("straight", "fresh") for t in found.get(name, ())]
     talks = [simulate.session(WORLD, key.system, key.session, config) for key in keys]
-    twins = [simulate.session(WORLD, key.system, key.session, none) for key in keys]
-    gains = arms.gains_of(windows, twins, Scorer(WORLD.grounder, rule))
+    gains = arms.gains_of(windows, Scorer(WORLD.grounder, rule))
     return list(evaluate.score_all(talks, WORLD.grounder, rule, gains))
 
 
@@ -65,8 +62,10 @@ def test_columns_are_in_order_names_are_told_apart_and_headlines_are_few():
     turns, shifts = base.columns(TURN), base.columns(SHIFT)
     assert list(turns)[:2] == ["cross_coherence", "context_retention"]
     assert list(shifts)[:2] == ["n_answers", "watched"]
-    assert set(base._ORDER) == {*turns, *shifts, *base.scored_names()}
-    assert len(set(base._ORDER)) == len(base._ORDER)
+    for level in base.LEVELS:
+        places = [one.column for one in base.every() if one.level == level and one.compute]
+        places += [entry.facts["place"] for entry in FACTS if entry.facts["level"] == level]
+        assert len(set(places)) == len(places), "two columns have one place"
     shorts = [(base.get(name).level, base.get(name).short) for name in OURS]
     assert len(set(shorts)) == len(shorts)
     assert 1 <= len(layout.HEADLINE) <= 5 and set(layout.HEADLINE) <= set(OURS)
@@ -91,7 +90,7 @@ def register_three():
     @metric("films_shown", "films", TURN, 0, math.inf, NEITHER, source="made up")
     def films_shown(turn):
         """The number of films that a reply recommends."""
-        return float(len(turn.items)) if turn.asked else math.nan
+        return float(len(turn.items)) if turn.state.asks else math.nan
 
     @metric("shift_answered", "answered", SHIFT, 0, 1, HIGHER, source="made up")
     def shift_answered(shift):
@@ -110,7 +109,7 @@ def run(tmp_path_factory):
     """A small run scored with three made-up metrics; gone with the module."""
     with pytest.MonkeyPatch.context() as patch:
         for registry in (METRICS, FACTS):
-            patch.setattr(registry, "_entries", dict(registry._known()))
+            patch.setattr(registry, "_entries", dict(registry._all()))
         register_three()
         for table in ("turn_table", "distributions", "table_model_metrics"):
             patch.setitem(layout.SHOWN, table, [*layout.SHOWN[table], "films_shown"])

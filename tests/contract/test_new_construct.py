@@ -8,7 +8,7 @@ import pytest
 from crs_lib import evaluate, figures, simulate
 from crs_lib import judge as judging
 from crs_lib.core import prompts as templates
-from crs_lib.evaluate.run import planned
+from crs_lib.evaluate import planned
 from crs_lib.judge import prompt
 from crs_lib.judge.config import JudgeConfig, JudgeSettings
 from crs_lib.llm.template import answer as template_answer

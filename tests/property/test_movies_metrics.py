@@ -15,6 +15,7 @@ from crs_lib.core import paths
 from crs_lib.core.rng import stream
 from crs_lib.metrics import base, composite, grounded, overlap
 from crs_lib.metrics.conventions import CasWeights, ItemWeights, TasWeights
+from crs_lib.metrics.records import Wanted
 from crs_lib.simulate import planner
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base as systems
@@ -80,7 +81,9 @@ def test_copying_is_a_share_and_an_echo_of_four_words_is_pure(reply, request, ig
 @PROPERTY
 @given(CODES, st.lists(CODES, max_size=4), CODES, st.booleans())
 def test_item_scores_stay_in_range(wishes, items, dropped, asked):
-    turn = SimpleNamespace(constraints=wishes, facts=items, asked=asked, dropped=dropped, exclusions=set())
+    wanted = Wanted(wishes, frozenset())
+    turn = SimpleNamespace(constraints=wishes, wanted=wanted, facts=items, items=items, dropped=dropped)
+    turn.measurable = bool(wishes) and (bool(items) or asked)
     met = grounded.satisfaction_of_turn(turn)
     assert inside("satisfaction", met)
     leaked = grounded.leakage_of_turn(turn)
@@ -96,7 +99,7 @@ def test_item_scores_stay_in_range(wishes, items, dropped, asked):
 @PROPERTY
 @given(MAYBE, SHARE)
 def test_chance_correction_keeps_order_and_ends(expected, observed):
-    corrected = grounded._beyond_chance(observed, expected)
+    corrected = grounded.beyond_chance(observed, expected)
     assert inside("satisfaction_corrected", corrected)
     if not math.isnan(corrected):
         assert (corrected > 0) is (observed > expected) or abs(observed - expected) < 1e-12
@@ -114,9 +117,9 @@ def test_tas_stays_in_range(cc, cr, echo):
 @PROPERTY
 @given(st.floats(-5, 1) | st.just(math.nan), SHARE, MAYBE, MAYBE, SHARE)
 def test_item_tas_is_at_most_one_and_better_parts_never_hurt(corrected, raw, novelty, leaked, copied):
-    value = composite._item_tas(corrected, raw, novelty, leaked, copied, ItemWeights())
+    value = composite.item_tas(corrected, raw, novelty, leaked, copied, ItemWeights())
     assert inside("item_tas", value)
-    better = composite._item_tas(min(1, corrected + 0.1), raw, novelty, 0, 0, ItemWeights())
+    better = composite.item_tas(min(1, corrected + 0.1), raw, novelty, 0, 0, ItemWeights())
     assert math.isnan(value) or better >= value - 1e-12
 
 

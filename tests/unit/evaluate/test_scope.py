@@ -87,7 +87,7 @@ def scores(policy):
         talks = [simulate.arms_of(WORLD, "oracle", number, config) for number in range(N)]
     windows = [talk for one in talks for kind in ("straight", "fresh") for talk in one[kind]]
     scorer = Scorer(WORLD.grounder, RULE)
-    scorer.gains = arms.gains_of(windows, (), scorer)
+    scorer.gains = arms.gains_of(windows, scorer)
     found = scorer.score_many([one["shift"][0] for one in talks])
     return [one.session for one in found], [row for one in found for row in one.shifts], talks
 

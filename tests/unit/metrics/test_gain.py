@@ -1,6 +1,7 @@
 """Gain on ten films: every number worked out on paper, and a second opinion from the definition."""
 
 import math
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.rng import stream
 from crs_lib.evaluate.scorer import Scorer
-from crs_lib.metrics import conventions, gain
+from crs_lib.metrics import claims, conventions, costs, gain
 from crs_lib.metrics.records import Text
 from crs_lib.systems.base import most_gain
 from tests.helpers.films import TITLES, catalog, grounder
@@ -46,7 +47,7 @@ def last(metric, *pairs):
 
 # Nine films may be recommended (the tenth has no credits). Drama: 0, 1, 2, 4, 5. Ada Quill: 0, 1, 3.
 # Both: 0, 1; one: 2, 3, 4, 5; none: 6, 7, 8. Mean number met: (2·2 + 4·1)/9 = 8/9.
-GAIN, PRECISE, FOUND = gain._normalised_gain, gain._precise, gain._found_at_3
+GAIN, PRECISE, FOUND = gain.normalised_gain, gain.precise, gain.found_at_3
 NO_ADA, MORE = {"avoid": {"actor": "Ada Quill"}}, {"stage": "follow_up"}
 NAN = math.nan
 
@@ -55,14 +56,14 @@ NAN = math.nan
         # one is the best that there is, and zero is chance: all three are dramas, of five; two of three
     (GAIN, [say(DRAMA, [0])], 1), (GAIN, [say(DRAMA, [6])], (0 - 5 / 9) / (1 - 5 / 9)),
     (GAIN, [say(DRAMA, [0, 1, 2])], 1), (GAIN, [say(DRAMA, [0, 1, 6])], (2 - 15 / 9) / (3 - 15 / 9)),
-    (gain._first_gain, [say(DRAMA, [0, 6, 7])], 1),
-    (gain._first_gain, [say(DRAMA, [6, 0, 1])], (0 - 5 / 9) / (1 - 5 / 9)),
+    (gain.first_gain, [say(DRAMA, [0, 6, 7])], 1),
+    (gain.first_gain, [say(DRAMA, [6, 0, 1])], (0 - 5 / 9) / (1 - 5 / 9)),
         # a longer list is measured by the best list of its length: 0 and 1 meet two, the third best meets one
     (GAIN, [say(QUILL, [0, 1, 4])], 1), (GAIN, [say(QUILL, [0, 1])], 1), (GAIN, [say(QUILL, [0])], 1),
     (GAIN, [say(QUILL, [0, 1, 8])], (4 - 24 / 9) / (5 - 24 / 9)),
         # an excluded value gains nothing: dramas without Ada Quill are 2, 4, 5
     (GAIN, [say(DRAMA, [2, 4], **NO_ADA)], 1), (GAIN, [say(DRAMA, [0], **NO_ADA)], -(3 / 9) / (1 - 3 / 9)),
-    (gain._violations, [say(DRAMA, [0, 2], **NO_ADA)], 1 / 2), (gain._violations, [say(DRAMA, [0, 2])], NAN),
+    (gain.violations, [say(DRAMA, [0, 2], **NO_ADA)], 1 / 2), (gain.violations, [say(DRAMA, [0, 2])], NAN),
         # a film shown before gains nothing where the user asks for others: of five dramas four are left
     (GAIN, [say(DRAMA, [0]), say(DRAMA, [0], **MORE)], -(4 / 9) / (1 - 4 / 9)),
     (GAIN, [say(DRAMA, [0]), say(DRAMA, [1], **MORE)], 1),
@@ -85,13 +86,8 @@ def test_gain_worked_on_paper(metric, turns, value):
     assert last(metric, *turns) == pytest.approx(value, nan_ok=True)
 
 
-def test_a_window_begins_anew():
-    turns = session(say(DRAMA, [0]), say(DRAMA, [0], **MORE)).turns
-    assert gain.window_gains(turns[1:]) == [1]  # what was shown before is no fault,
-    other = session(say(QUILL, [0, 1]), say(QUILL, [4], **MORE)).turns
-    assert gain.window_gains(other[1:]) == [1]  # and to spare it is none: no other film meets both
-    assert gain.window_gains(turns) == [turn.once(gain._normalised_gain) for turn in turns]
-    assert math.isnan(gain._normalised(1, 3, gain._Levels((1, 1))))
+def test_fewer_films_than_a_list_holds_have_no_gain():
+    assert math.isnan(gain.normalised(1, 3, (1, 1)))
 
 
 PAIRS = sorted({(f, v) for f in ("genre", "actor", "language", "year") for v in TEN.values(f)})
@@ -121,7 +117,7 @@ def by_definition(wishes, avoid, films, stale):
 @given(wishes=WISHES, avoid=AVOID, before=films_up_to(3), films=films_up_to(5))
 def test_the_index_gives_what_the_definition_gives(wishes, avoid, before, films):
     first, then = say(wishes, before, avoid=avoid), say(wishes, films, avoid=avoid, stage="follow_up")
-    found = last(gain._normalised_gain, first, then)
+    found = last(gain.normalised_gain, first, then)
     assert found == pytest.approx(by_definition(wishes, avoid, films, before), nan_ok=True)
 
 
@@ -138,23 +134,23 @@ KEPT = {"genre": "Drama", "year": "1988"}  # drama instead of war, still from 19
 
 def test_uptake_retention_and_release_and_where_they_are_undefined():
     sticky = say(KEPT, [6], shift=True)  # 1947: war, not from 1988, no drama
-    assert last(gain._uptake, WAR, sticky) == pytest.approx(-(5 / 9) / (4 / 9))
-    assert last(gain._retention, WAR, sticky) == pytest.approx(-(2 / 9) / (7 / 9))
+    assert last(gain.uptake, WAR, sticky) == pytest.approx(-(5 / 9) / (4 / 9))
+    assert last(gain.retention, WAR, sticky) == pytest.approx(-(2 / 9) / (7 / 9))
     assert last(gain.release, WAR, sticky) == 0
     # 5 is a war film, too, but meets all that is wanted now; 6 is the only film of the state before
     assert last(gain.release, WAR, say(KEPT, [5], shift=True)) == 1
     assert last(gain.release, WAR, say(KEPT, [5, 6], shift=True)) == pytest.approx((1 / 2) / (8 / 9))
     good = say(KEPT, [4], shift=True)
-    assert [last(one, WAR, good) for one in (gain._uptake, gain._retention, gain.release)] == [1, 1, 1]
+    assert [last(one, WAR, good) for one in (gain.uptake, gain.retention, gain.release)] == [1, 1, 1]
     shift = say({"genre": "Drama"}, [0, 2], avoid={"actor": "Ada Quill"}, shift=True)
     # three of nine films break it
     assert last(gain.release, say(QUILL, [0]), shift) == pytest.approx((1 / 2) / (6 / 9))
     added = say(QUILL, [0], shift=True)
-    assert last(gain._uptake, say(DRAMA, [0]), added) == 1
+    assert last(gain.uptake, say(DRAMA, [0]), added) == 1
     assert math.isnan(last(gain.release, say(DRAMA, [0]), added))  # nothing was dropped
     relaxed = say(DRAMA, [0], shift=True)
-    assert math.isnan(last(gain._uptake, say(QUILL, [0]), relaxed))  # nothing was added
-    for metric in (gain._uptake, gain._retention, gain.release):
+    assert math.isnan(last(gain.uptake, say(QUILL, [0]), relaxed))  # nothing was added
+    for metric in (gain.uptake, gain.retention, gain.release):
         assert math.isnan(last(metric, say(QUILL, [0])))  # before the first shift
         later = [say(DRAMA, [0]) for _ in range(3)]  # replies 1, 2 and 3 after the shift
         assert math.isnan(last(metric, say(QUILL, [0]), added, *later))
@@ -163,7 +159,7 @@ def test_uptake_retention_and_release_and_where_they_are_undefined():
 def test_no_list_meets_more_of_a_part_than_the_whole_of_the_constraints_allows():
     wishes = {"genre": "War", "actor": "Ada Quill"}  # no film has both, so the best list keeps one of the two
     turns = [(say({"genre": "War"}, [2]), say(wishes, [film], shift=True)) for film in range(9)]
-    for metric in (gain._uptake, gain._retention):
+    for metric in (gain.uptake, gain.retention):
         assert np.nanmax([last(metric, *pair) for pair in turns]) <= 1
 
 
@@ -177,13 +173,13 @@ def test_no_list_meets_more_of_a_part_than_the_whole_of_the_constraints_allows()
     ("Try The Tin Parrot. Then there is drama.", 0),  # of which film is not said
 ])  # fmt: skip
 def test_a_claim_ties_a_constraint_to_a_film(text, false):
-    assert last(gain._false_claims, say(DRAMA, [3], text=text)) == false
-    assert math.isnan(last(gain._false_claims, say(DRAMA, [], text="Drama it is.")))  # nothing is claimed
+    assert last(claims.false_claims, say(DRAMA, [3], text=text)) == false
+    assert math.isnan(last(claims.false_claims, say(DRAMA, [], text="Drama it is.")))  # nothing is claimed
 
 
 def fair(*pairs):
     """The exposure-fair gains of a session whose window begins with its shift."""
-    return [one.gain for one in gain.window_replies(session(*pairs).shifts[0].replies)]
+    return [one.gain for one in costs.window_replies(session(*pairs).shifts[0].replies)]
 
 
 def test_fair_gains_are_those_of_the_films_that_a_window_could_show():
@@ -205,60 +201,51 @@ def test_fair_gains_are_those_of_the_films_that_a_window_could_show():
 
 def told(*pairs, kind="switch"):
     shift = session(*pairs).shifts[0]
-    shift.event = {**shift.event, "type": kind}
+    shift.event = replace(shift.event, type=kind)
     return shift
 
 
-REPLY = gain._WindowReply
+REPLY = costs.WindowReply
 
 
 def test_costs_compare_the_replies_that_all_arms_have_and_without_films_or_an_arm_there_is_none():
     shift = told(say(DRAMA, [0]), say(QUILL, [2], shift=True), say(QUILL, [1]), say(QUILL, [0]))
-    own = [one.gain for one in gain.window_replies(shift.replies)]
+    own = [one.gain for one in costs.window_replies(shift.replies)]
     assert own == pytest.approx([0.2, 1, 1])
     straight = [REPLY(0.8, True), REPLY(math.nan, True), REPLY(0.4, False)]
-    shift.arms = {gain.STRAIGHT: straight, gain.FRESH: [REPLY(gained, True) for gained in (1.0, 1.0, 0.6)]}
-    assert gain._straight_gain(shift) == pytest.approx(0.6)  # the second reply has no gain in one arm
-    assert gain._fresh_gain(shift) == pytest.approx(0.8)
+    shift.arms = {costs.STRAIGHT: straight, costs.FRESH: [REPLY(gained, True) for gained in (1.0, 1.0, 0.6)]}
+    assert costs.straight_gain(shift) == pytest.approx(0.6)  # the second reply has no gain in one arm
+    assert costs.fresh_gain(shift) == pytest.approx(0.8)
     mine = (own[0] + own[2]) / 2
-    assert gain._shift_cost(shift) == pytest.approx(0.6 - mine)
-    assert gain._conversation_cost(shift) == pytest.approx(0.2)
-    assert gain._history_cost(shift) == pytest.approx(0.2 + 0.6 - mine)  # the sum of both
-    assert gain.misfit(shift) == pytest.approx(0.8 - mine)  # the straight user's third reply shows no film
-    assert gain.delay(shift) == pytest.approx(0.6 - 0.8)
-    assert gain._cost_undefined(shift) == ""
-    assert math.isnan(gain._share_lost(shift))  # a ratio of means, of a system
+    assert costs.shift_cost(shift) == pytest.approx(0.6 - mine)
+    assert costs.conversation_cost(shift) == pytest.approx(0.2)
+    assert costs.history_cost(shift) == pytest.approx(0.2 + 0.6 - mine)  # the sum of both
+    assert costs.misfit(shift) == pytest.approx(0.8 - mine)  # the straight user's third reply shows no film
+    assert costs.delay(shift) == pytest.approx(0.6 - 0.8)
+    assert costs.cost_undefined(shift) == ""
+    assert math.isnan(costs.share_lost(shift))  # a ratio of means, of a system
     shift = told(say(DRAMA, [0]), say(QUILL, [0], shift=True))
-    shift.arms = {gain.STRAIGHT: [REPLY(-0.1, False)], gain.FRESH: [REPLY(1.0, True)]}
-    assert gain._shift_cost(shift) == pytest.approx(-1.1)
-    assert math.isnan(gain.misfit(shift)) and math.isnan(gain.delay(shift))
-    assert gain._cost_undefined(shift) == "misfit, delay: an arm shows no films"
+    shift.arms = {costs.STRAIGHT: [REPLY(-0.1, False)], costs.FRESH: [REPLY(1.0, True)]}
+    assert costs.shift_cost(shift) == pytest.approx(-1.1)
+    assert math.isnan(costs.misfit(shift)) and math.isnan(costs.delay(shift))
+    assert costs.cost_undefined(shift) == "misfit, delay: an arm shows no films"
     shift = session(say(DRAMA, [0]), say(QUILL, [2], shift=True)).shifts[0]
-    costs = [one(shift) for one in (gain._history_cost_v2, gain._placebo_cost, gain._shift_cost, gain.misfit,
-                                    gain._conversation_cost, gain._fresh_gain)]  # fmt: skip
-    assert gain._cost_undefined(shift) == "no straight users were simulated"
-    assert all(math.isnan(cost) for cost in costs)
+    assert costs.cost_undefined(shift) == "no straight users were simulated"
+    for metric in (costs.shift_cost, costs.misfit, costs.conversation_cost, costs.fresh_gain):
+        assert math.isnan(metric(shift))
 
 
 def test_the_first_shift_is_primary_but_for_a_refinement_or_a_return():
     pairs = say(DRAMA, [0]), say(QUILL, [0], shift=True), say(DRAMA, [0], shift=True)
-    assert [gain.primary(shift) for shift in session(*pairs).shifts] == [True, False]
-    assert not any(gain.primary(told(*pairs, kind=kind)) for kind in ("refine", "return"))
+    assert [costs.primary(shift) for shift in session(*pairs).shifts] == [True, False]
+    assert not any(costs.primary(told(*pairs, kind=kind)) for kind in ("refine", "return"))
 
 
 def test_films_that_miss_fit_the_state_before_or_neither_against_chance():
     # before: Drama (0, 1, 2, 4, 5); now: Ada Quill (0, 1, 3). Misses that fit before: 2, 4, 5; neither: 6, 7, 8
     now = {"actor": "Ada Quill"}
     shift = told(say(DRAMA, [6]), say(now, [2, 3], shift=True), say(now, [7]))
-    assert gain._stale(shift) == pytest.approx(1 / 3 - 3 / 9)
-    assert gain._wrong(shift) == pytest.approx(1 / 3 - 3 / 9)
-    assert gain._stale(told(say(DRAMA, [6]), say(now, [2, 4], shift=True))) == pytest.approx(1 - 3 / 9)
-    assert math.isnan(gain._stale(told(say(DRAMA, [6]), say(now, [], shift=True))))
-
-
-def test_the_second_editions_cost_is_a_mean_over_the_replies_that_both_users_got():
-    shift = session(say(DRAMA, [0]), say(QUILL, [2], shift=True), say(QUILL, [0])).shifts[0]
-    # gains in the session: (1 − 8/9)/(2 − 8/9) = .1 and 1
-    shift.arms = {gain.FRESH_V2: [1.0, 0.5, 1.0], gain.PLACEBO: [0.5, NAN], gain.PLACEBO_FRESH: [1.0, 1.0]}
-    assert gain._history_cost_v2(shift) == pytest.approx(((1 - 0.1) + (0.5 - 1)) / 2)
-    assert gain._placebo_cost(shift) == pytest.approx(0.5)
+    assert costs.stale_share(shift) == pytest.approx(1 / 3 - 3 / 9)
+    assert costs.wrong_share(shift) == pytest.approx(1 / 3 - 3 / 9)
+    assert costs.stale_share(told(say(DRAMA, [6]), say(now, [2, 4], shift=True))) == pytest.approx(1 - 3 / 9)
+    assert math.isnan(costs.stale_share(told(say(DRAMA, [6]), say(now, [], shift=True))))

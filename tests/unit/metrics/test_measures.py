@@ -13,17 +13,17 @@ from sklearn.metrics.pairwise import cosine_similarity
 
 from crs_lib.core.text import words
 from crs_lib.metrics import base
-from crs_lib.metrics.composite import _item_tas, after_shifts, cas, mean_delay, rate, tas
+from crs_lib.metrics.composite import after_shifts, cas, item_tas, mean_delay, rate, tas
 from crs_lib.metrics.conventions import CasWeights, ItemWeights, TasWeights
-from crs_lib.metrics.grounded import _beyond_chance
+from crs_lib.metrics.grounded import beyond_chance
 from crs_lib.metrics.overlap import agreement, copied_share, idf_cosine, jaccard
-from crs_lib.metrics.ranking import _Judged, measure, random_floor, score_run
-from crs_lib.metrics.rewriting import SENTENCE, _rouge_n, bleu, chrf, rouge_l
+from crs_lib.metrics.ranking import Judged, measure, random_floor, score_run
+from crs_lib.metrics.rewriting import SENTENCE, bleu, chrf, rouge_l, rouge_n
 from crs_lib.retrieval.runs import Hit, ranked
 from tests.helpers import refused
 
 NAN = math.nan
-ITEM, CAS = partial(_item_tas, weights=ItemWeights()), partial(cas, weights=CasWeights())
+ITEM, CAS = partial(item_tas, weights=ItemWeights()), partial(cas, weights=CasWeights())
 
 
 @pytest.mark.parametrize(("score", "parts", "value"), [
@@ -48,7 +48,7 @@ def test_composites_written_out(score, parts, value):
 def test_beyond_chance_is_zero_at_chance_and_rates_and_delays_of_nothing_are_undefined():
     worked = (0.3, 0.3, 0), (1, 0.3, 1), (0.5, 0.2, 0.3 / 0.8), (0, 0.2, -0.25)
     for observed, chance, value in (*worked, (0.5, 1.0, NAN), (NAN, 0.2, NAN), (0.5, NAN, NAN)):
-        assert _beyond_chance(observed, chance) == pytest.approx(value, nan_ok=True)
+        assert beyond_chance(observed, chance) == pytest.approx(value, nan_ok=True)
     found, censored = after_shifts([2, 5, 6], MET), after_shifts([5], MET[:7])
     # the censored one is left out, which is why the mean is biased
     assert (rate(found), mean_delay(found), rate(censored)) == (2 / 3, (2 + 2) / 2, 0)
@@ -135,10 +135,10 @@ def test_worked_by_hand_and_as_sacrebleu_gave():
     # "police kill the gunman" against "police killed the gunman" (Lin 2004): 3 of 4 words, LCS 3,
     # bigrams (the gunman) 1 of 3
     said, wanted = "police kill the gunman", ["police killed the gunman"]
-    found = _rouge_n(said, wanted), _rouge_n(said, wanted, 2), rouge_l(said, wanted)
+    found = rouge_n(said, wanted), rouge_n(said, wanted, 2), rouge_l(said, wanted)
     assert found == pytest.approx((3 / 4, 1 / 3, 3 / 4))
     assert rouge_l("the gunman kill police", wanted) == pytest.approx(2 / 4)
-    assert _rouge_n("Tent, red!", ["nothing", "red tent"]) == 1.0
+    assert rouge_n("Tent, red!", ["nothing", "red tent"]) == 1.0
     # the clipping example of Papineni et al.: "the" occurs at most twice in a reference: 2 of 7;
     # no bigram matches, so the precisions are 2/7, 1/(2*6), 1/(4*5), 1/(8*4)
     found = bleu(["the the the the the the the"], [[CAT, "there is a cat on the mat"]])
@@ -166,7 +166,7 @@ def test_every_measure(name, candidate, references):
 
 
 # ranking: grade 1, not judged, grade 2, grade 0; the pool has another document of grade 2
-CASE = _Judged([1, None, 2, 0], [1, 2, 0, 2])
+CASE = Judged([1, None, 2, 0], [1, 2, 0, 2])
 IDEAL = 2 + 2 / log2(3) + 1 / log2(4)
 
 

@@ -309,7 +309,7 @@ def test_a_program_that_keeps_state_by_id_scores_as_one_that_keeps_none():
     for remembers in (False, True):
         program, rows = Counting(remembers), []
         for talks in (talks_with(program, number) for number in range(4)):
-            gains = arms.gains_of(talks["straight"] + talks["fresh"], (), Scorer(GROUNDER, rule))
+            gains = arms.gains_of(talks["straight"] + talks["fresh"], Scorer(GROUNDER, rule))
             for one in evaluate.score_all(talks["shift"], GROUNDER, rule, gains):
                 rows += one.shifts
         names = ("shift_cost", "conversation_cost", "straight_gain")

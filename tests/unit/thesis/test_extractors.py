@@ -13,10 +13,10 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from crs_lib.catalog import sources
 from crs_lib.core.errors import RunError
 from crs_lib.llm import LLM
-from crs_lib.metrics.similarity import EmbeddingSpace, TfidfSpace, cosines, read_vocabulary
 from crs_lib.thesis import extractors
 from crs_lib.thesis.catalog import ThesisCatalog, normalise, plot_keywords
-from crs_lib.thesis.extractors import EXTRACTORS, ConceptSpace, ExtractorInputs, _SubstringMatcher
+from crs_lib.thesis.extractors import EXTRACTORS, ConceptSpace, ExtractorInputs, SubstringMatcher
+from crs_lib.thesis.similarity import EmbeddingSpace, TfidfSpace, cosines, read_vocabulary
 from tests.helpers import refused
 
 VALUES = {
@@ -128,25 +128,25 @@ PATTERNS = st.text(alphabet="abcer éß𝔄", min_size=1, max_size=19) | st.text
 @settings(max_examples=200, deadline=None)
 @given(st.lists(TEXTS, max_size=5), st.lists(PATTERNS, max_size=12))
 def test_the_matcher_equals_a_loop_of_in_tests(texts, patterns):
-    found = _SubstringMatcher(patterns).find(texts)
+    found = SubstringMatcher(patterns).find(texts)
     assert found == [{i for i, pattern in enumerate(patterns) if pattern in text} for text in texts]
 
 
 def test_any_character_may_occur_in_patterns_and_texts():
     every = "".join(map(chr, range(0x20000, 0x30000)))
-    assert _SubstringMatcher([every, "", every[5:9]]).find([every, "", every[:9]]) == [{0, 2}, set(), {2}]
-    assert _SubstringMatcher(["b", "\ufffdb"]).find(["a\ud800b", "a\ufffdb"]) == [{0}, {0, 1}]
-    assert _SubstringMatcher([]).find(["a"]) == [set()]
-    assert _SubstringMatcher(["b", "a", "b"]).find(["b"]) == [{0, 2}]
+    assert SubstringMatcher([every, "", every[5:9]]).find([every, "", every[:9]]) == [{0, 2}, set(), {2}]
+    assert SubstringMatcher(["b", "\ufffdb"]).find(["a\ud800b", "a\ufffdb"]) == [{0}, {0, 1}]
+    assert SubstringMatcher([]).find(["a"]) == [set()]
+    assert SubstringMatcher(["b", "a", "b"]).find(["b"]) == [{0, 2}]
     texts = ["with lind jr. and others", "with lind jr.x", "blind jr."]  # a full stop at the end is whole
-    assert _SubstringMatcher(["lind jr."]).find(texts, whole=True) == [{0}, {0}, set()]
+    assert SubstringMatcher(["lind jr."]).find(texts, whole=True) == [{0}, {0}, set()]
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.text(alphabet="ab c-_é", max_size=30), max_size=4))
 def test_whole_matches_equal_a_regular_expression(texts):
     patterns = ["a", "ab", "a b", "é", "b-c", "c_"]
-    found = _SubstringMatcher(patterns).find(texts, whole=True)
+    found = SubstringMatcher(patterns).find(texts, whole=True)
     whole = [re.compile(rf"(?<!\w){re.escape(one)}(?!\w)") for one in patterns]
     assert found == [{i for i, one in enumerate(whole) if one.search(text)} for text in texts]
 
@@ -155,7 +155,7 @@ def test_whole_matches_equal_a_regular_expression(texts):
 def test_a_word_without_end_takes_no_hours():
     endless = "x" * 100_000  # compared letter by letter it would take them
     space = ConceptSpace(("genre",) * 2, ("drama", endless), np.ones(2, int), 2, ("genre=drama", "genre=x"))
-    near = EXTRACTORS.create("fuzzy", inputs=ExtractorInputs(space))._near
+    near = EXTRACTORS.create("fuzzy", inputs=ExtractorInputs(space)).near
     assert near("x" * 1_000_000) == near("drana") == []
     assert near("dramas") == ["drama"] and near(endless[1:]) == [endless]
 

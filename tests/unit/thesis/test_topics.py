@@ -17,9 +17,9 @@ from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM
 from crs_lib.metrics import conventions
-from crs_lib.metrics.similarity import TfidfSpace
 from crs_lib.thesis import replay, topics
 from crs_lib.thesis.legacy import LegacyScorer
+from crs_lib.thesis.similarity import TfidfSpace
 from crs_lib.thesis.topics import STEMS, _heuristic, _lemma, _singular, _tokens, admitted
 from tests.helpers import refused
 from tests.helpers.thesis_data import choice, external, folder

@@ -8,8 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
+from crs_lib.evaluate.choose import SPACES
+from crs_lib.retrieval import encoders
 
 _MAX_FEATURES = 4096
+_TERMS: Any = {"stop_words": "english", "ngram_range": (1, 2)}
 
 
 class SentenceSpace(Protocol):
@@ -20,6 +23,7 @@ class SentenceSpace(Protocol):
     def rows(self, texts: Sequence[str]) -> Any: ...
 
 
+@SPACES.register("tfidf", vocabulary=True)
 class TfidfSpace:
     """TF-IDF over words and pairs of words, English stop words left out, rows of length 1, fitted once on
     ``documents``. Without a ``vocabulary`` the ``max_features`` most frequent terms are taken, of equals the
@@ -27,25 +31,23 @@ class TfidfSpace:
     """
 
     def __init__(
-        self, documents: Iterable[str], vocabulary: Sequence[str] | None = None,
+        self,
+        documents: Iterable[str],
+        vocabulary: Sequence[str] | None = None,
         max_features: int = _MAX_FEATURES,
-    ) -> None:  # fmt: skip
-        from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+    ) -> None:
+        from sklearn.feature_extraction.text import TfidfVectorizer
 
-        documents, given = list(documents), vocabulary is not None
-        words: dict[str, Any] = {"stop_words": "english", "ngram_range": (1, 2)}
+        texts = list(documents)
+        origin = "stable" if vocabulary is None else "given"
         try:
-            if vocabulary is None:
-                counter = CountVectorizer(**words)
-                total = np.asarray(counter.fit_transform(documents).sum(axis=0)).ravel()
-                terms = zip(-total, counter.get_feature_names_out().tolist(), strict=True)
-                vocabulary = sorted(term for _, term in sorted(terms)[:max_features])
-            self._vectorizer = TfidfVectorizer(**words, vocabulary=list(vocabulary)).fit(documents)
+            terms = _most_frequent(texts, max_features) if vocabulary is None else list(vocabulary)
+            self._vectorizer = TfidfVectorizer(**_TERMS, vocabulary=terms).fit(texts)
         except ValueError as error:
-            told = "the documents of a TF-IDF space hold no word; is the catalogue empty?"
-            raise InputError(told) from error
-        self.vocabulary = tuple(vocabulary)
-        self.name = f"tfidf, {len(self.vocabulary)} terms, {'given' if given else 'stable'} vocabulary"
+            problem = "the documents of a TF-IDF space hold no word; is the catalogue empty?"
+            raise InputError(problem) from error
+        self.vocabulary = tuple(terms)
+        self.name = f"tfidf, {len(self.vocabulary)} terms, {origin} vocabulary"
 
     def rows(self, texts: Sequence[str]) -> Any:
         """A sparse (texts, terms) matrix; rows have length 1, or 0 where a text has no known term."""
@@ -56,12 +58,26 @@ class TfidfSpace:
         return self._vectorizer.transform(texts)
 
 
+def _most_frequent(texts: Sequence[str], most: int) -> list[str]:
+    """The most frequent terms of texts, sorted; of equally frequent ones the first by alphabet."""
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    counter = CountVectorizer(**_TERMS)
+    totals = np.asarray(counter.fit_transform(texts).sum(axis=0)).ravel()
+    ranked = sorted(zip(-totals, counter.get_feature_names_out().tolist(), strict=True))
+    return sorted(term for _, term in ranked[:most])
+
+
+@SPACES.register("minilm")
+def _minilm(documents: Iterable[str], vocabulary: Sequence[str] | None = None) -> "EmbeddingSpace":
+    """Embeddings of MiniLM, which is not fitted on the documents."""
+    return EmbeddingSpace("minilm")
+
+
 class EmbeddingSpace:
     """Sentence embeddings of an encoder of :mod:`crs_lib.retrieval.encoders`, rows of length 1."""
 
     def __init__(self, encoder: str = "minilm") -> None:
-        from crs_lib.retrieval import encoders
-
         self._encoder = encoders.ENCODERS.create(encoder)
         self.name = encoder
 
@@ -74,8 +90,8 @@ def cosines(rows: Any, first: Sequence[int], second: Sequence[int]) -> NDArray[n
     """Cosine of pairs of rows, in [-1, 1] (TF-IDF: [0, 1]); 0 where a row is zero. No BLAS, no dense copy."""
     if not len(first):
         return np.zeros(0)
-    a, b = rows[np.asarray(first)], rows[np.asarray(second)]
-    product = a.multiply(b) if hasattr(a, "multiply") else a * b
+    left, right = rows[np.asarray(first)], rows[np.asarray(second)]
+    product = left.multiply(right) if hasattr(left, "multiply") else left * right
     sums: NDArray[np.float64] = np.asarray(product.sum(axis=1)).ravel()
     return sums
 
@@ -83,9 +99,10 @@ def cosines(rows: Any, first: Sequence[int], second: Sequence[int]) -> NDArray[n
 def read_vocabulary(path: str | Path) -> list[str]:
     """The terms of a vocabulary file, one a line; InputError where it cannot be read or is empty."""
     try:
-        terms = [t for t in Path(path).read_text(encoding="utf-8").split("\n") if t.strip()]
+        lines = Path(path).read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read the vocabulary {Path(path).name} ({error})") from error
+    terms = [line for line in lines if line.strip()]
     if not terms or len(set(terms)) != len(terms):
         raise InputError(f"{Path(path).name} must hold distinct terms, one a line; it has {len(terms)} lines")
     return terms
