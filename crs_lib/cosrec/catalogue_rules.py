@@ -132,10 +132,6 @@ def legacy_clean(text: str) -> str:
     return _spaced(text.replace("<br />", ""))
 
 
-def _strip(text: str) -> str:
-    return text.strip()
-
-
 def _spaced(text: str) -> str:
     if not text.isprintable():
         return _SURROGATE.sub("\ufffd", " ".join(text.split()))
@@ -314,9 +310,9 @@ def _words_of_review(row: Any, options: Options, plain: bool) -> tuple[str, str,
     # without control characters, ASCII, markup, entity or run of blanks inside, a text is clean already
     both = f"{title} {text}" if plain else "<"
     ascii_only = both.isascii() and "<" not in both and "&" not in both and "  " not in both
-    tidy = legacy_clean if legacy else clean
-    if ascii_only:
-        tidy = _strip
+    tidy: Callable[[str], str] = str.strip
+    if not ascii_only:
+        tidy = legacy_clean if legacy else clean
     tidy_title = tidy(title)
     tidy_text = tidy(text)
     if len(text if legacy else tidy_text) < options.shortest:
