@@ -54,14 +54,17 @@ def calls(folder):
     return [json.loads(line) for line in (folder / "llm_calls.jsonl").read_text().splitlines()]
 
 
-def made(spec, programs):
+def create(spec, programs):
     return systems.create(spec, World(SAMPLE, GROUNDER, programs=programs), 7, 0)
 
 
 def keys_within(value):
+    """All names of fields in a JSON value."""
+    if isinstance(value, list):
+        return set().union(*map(keys_within, value))
     if isinstance(value, dict):
-        return set(value) | {key for one in value.values() for key in keys_within(one)}
-    return {key for one in value for key in keys_within(one)} if isinstance(value, list) else set()
+        return set(value).union(*map(keys_within, value.values()))
+    return set()
 
 
 @pytest.mark.slow
@@ -69,15 +72,16 @@ def test_a_server_gets_the_conversation_and_nothing_of_the_log(results):
     with ProgramServer(lambda _: (200, {"reply": "See Metropolis (1927)."})) as server:
         folder = simulated(server.url, n_turns=12)
     assert len(server.requests) == 4 * 12
-    assert set().union(*map(keys_within, server.requests)) == ALLOWED
-    said = {
-        conversation_id(7, d.session_id, "shift"): [turn.text for turn in d.turns]
-        for d in simulate.dialogues("r")
-    }
+    assert keys_within(server.requests) == ALLOWED
+    texts = {}
+    for dialogue in simulate.dialogues("r"):
+        name = conversation_id(7, dialogue.session_id, "shift")
+        texts[name] = [turn.text for turn in dialogue.turns]
     for request in server.requests:
-        talk = [one["content"] for one in request["conversation"]]
-        assert talk == said[request["session"]][: 2 * request["turn"] - 1]
-        assert [one["role"] for one in request["conversation"]][::2] == ["user"] * request["turn"]
+        messages = request["conversation"]
+        talk = [message["content"] for message in messages]
+        assert talk == texts[request["session"]][: 2 * request["turn"] - 1]
+        assert [message["role"] for message in messages][::2] == ["user"] * request["turn"]
     assert [(row["model"], row["error"]) for row in calls(folder)] == [(server.url, None)] * 48
     entry = runs.finished("movies", "r", "simulate", "03_simulate")
     assert entry["inputs"][f"program {server.url}"] == f"address:{server.url}"
@@ -85,30 +89,32 @@ def test_a_server_gets_the_conversation_and_nothing_of_the_log(results):
     assert entry["parameters"]["want"] == 3
 
 
-def test_connection_faults_and_5xx_are_tried_again_and_4xx_and_slow_answers_are_not():
-    plan = []
+@pytest.mark.parametrize("faults", [[(503, "wait")], [(None, "")], [(500, "x"), (None, "")]])
+def test_connection_faults_and_5xx_are_tried_again(faults):
+    plan = list(faults)
     with ProgramServer(lambda _: plan.pop(0) if plan else (200, HI)) as server, FAST() as programs:
-        for first in ([(503, "wait")], [(None, "")], [(500, "x"), (None, "")]):
-            plan[:] = first
-            before = len(server.requests)
-            assert programs.ask(server.url, ASK).reply == "Hi"
-            assert len(server.requests) == before + len(first) + 1
-        said = "no such thing"
-        for answer, kind, match, asked in (
-            ((503, "wait"), "busy", "said: wait", 3),
-            ((None, ""), "dropped", "ended early", 3),
-            *(
-                ((status, said), "refused", rf"said: {said} \(HTTP {status}\)", 1)
-                for status in (400, 404, 408, 429, 302)
-            ),
-            ((200, "<html>"), "wrong answer", "not JSON: '<html>'", 1),
-            ((200, {"reply": 3}), "wrong answer", "'reply' is a number", 1),
-            ((200, "x" * 1_100_000), "wrong answer", "longer than 1,000,000 bytes", 1),
-        ):
-            plan[:], before = [answer] * 9, len(server.requests)
-            with failing(kind, match=match):
-                programs.ask(server.url, ASK)
-            assert len(server.requests) - before == asked
+        assert programs.ask(server.url, ASK).reply == "Hi"
+    assert len(server.requests) == len(faults) + 1
+
+
+LASTING = [
+    ((503, "wait"), "busy", "said: wait", 3),
+    ((None, ""), "dropped", "ended early", 3),
+    ((200, "<html>"), "wrong answer", "not JSON: '<html>'", 1),
+    ((200, {"reply": 3}), "wrong answer", "'reply' is a number", 1),
+    ((200, "x" * 1_100_000), "wrong answer", "longer than 1,000,000 bytes", 1),
+]
+LASTING += [((s, "no such"), "refused", rf"said: no such \(HTTP {s}\)", 1) for s in (400, 404, 408, 429, 302)]
+
+
+@pytest.mark.parametrize(("answer", "kind", "match", "times"), LASTING)
+def test_4xx_and_wrong_answers_are_not_tried_again(answer, kind, match, times):
+    with ProgramServer(lambda _: answer) as server, FAST() as programs, failing(kind, match=match):
+        programs.ask(server.url, ASK)
+    assert len(server.requests) == times
+
+
+def test_a_slow_answer_is_not_asked_for_again():
     with ProgramServer(lambda _: (200, HI), delay=0.6) as server:
         with Programs(None, LLMSettings(timeout=0.2)) as programs, failing("too slow"):
             programs.ask(server.url, ASK)
@@ -117,57 +123,65 @@ def test_connection_faults_and_5xx_are_tried_again_and_4xx_and_slow_answers_are_
 
 def test_a_server_that_is_not_there_ends_the_run_before_its_first_session(results):
     spec = "http://127.0.0.1:9/reply"
-    told = r"one thing is missing:\n  - crs: no server answers at http"
-    refused(f"cannot start; {told}", simulated, spec, error=RunError)
+    missing = r"cannot start; one thing is missing:\n  - crs: no server answers at http"
+    refused(missing, simulated, spec, error=RunError)
     with FAST() as programs, failing("unreachable", match="is it running"):
         programs.ask(spec, ASK)
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ("http://name:secret@host/x", "must not hold a name and password"),
-        ("http:", "needs a URL after a colon"),
-        ("ievalm:http://name:secret@host", "must not hold"),
-        ("http://host/x?key=1", "must not hold"),
-        ("exec:", "needs a command after a colon"),
-        ("exec:node 'adapter", "not a command line"),
-        ("python:MySystem", "write python:package.module:Class"),
-        ("python:my-module:My", "write python:package.module:Class"),
-    ],
-)
-def test_a_spec_that_cannot_be_read_is_refused_at_once(spec, message):
-    refused(message, config, spec)
+SPECS = {
+    "http://name:secret@host/x": "must not hold a name and password",
+    "http:": "needs a URL after a colon",
+    "ievalm:http://name:secret@host": "must not hold",
+    "http://host/x?key=1": "must not hold",
+    "exec:": "needs a command after a colon",
+    "exec:node 'adapter": "not a command line",
+    "python:MySystem": "write python:package.module:Class",
+    "python:my-module:My": "write python:package.module:Class",
+}
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_a_spec_that_cannot_be_read_is_refused_at_once(spec):
+    refused(SPECS[spec], config, spec)
+
+
+@pytest.fixture
+def shell(tmp_path):
+    """The spec of a shell script that answers and keeps the requests, of which this is the file."""
+    adapter = script(tmp_path, "adapter.sh", SHELL)
+    return f"exec:{adapter} {tmp_path / 'seen.jsonl'}"
 
 
 @pytest.mark.subprocess
-def test_a_shell_script_holds_twenty_scenarios(tmp_path, results, capsys):
-    adapter = script(tmp_path, "adapter.sh", SHELL)
+def test_a_shell_script_holds_twenty_scenarios(tmp_path, shell, capsys):
+    batch = {"n_sessions": 20, "workers": 2}
+    folder = simulated(shell, **batch)
     seen = tmp_path / "seen.jsonl"
-    spec = f"exec:{adapter} {seen}"
-    folder = simulated(spec, n_sessions=20, workers=2)
     requests = [json.loads(line) for line in seen.read_text().splitlines()]
-    assert len(requests) == 60 == len({(one["session"], one["turn"]) for one in requests})
-    assert set().union(*map(keys_within, requests)) == ALLOWED
+    assert len(requests) == 60
+    assert len({(request["session"], request["turn"]) for request in requests}) == 60
+    assert keys_within(requests) == ALLOWED
     talks = simulate.dialogues("r")
     assert [talk.session_id for talk in talks] == [f"{n:05d}" for n in range(20)]
     logged = {"rec_ids": ["metropolis-1927"], "state": {"genre": "drama"}, "constraints": {"genre": "Drama"}}
-    assert all(logged.items() <= pair.system.meta.items() for talk in talks for pair in talk.pairs())
+    for talk in talks:
+        assert all(logged.items() <= pair.system.meta.items() for pair in talk.pairs())
     capsys.readouterr()
-    values = ["-p", "systems", json.dumps([spec]), "-p", "n_sessions", "3600", "-p", "n_turns", "5"]
+    values = ["-p", "systems", json.dumps([shell]), "-p", "n_sessions", "3600", "-p", "n_turns", "5"]
     assert main(["estimate", *values, "--log", "r"]) == 0
     *_, own, total = capsys.readouterr().out.strip().splitlines()
     assert own.split()[-4:-2] == ["18000", "-"]
     assert total.split()[:3] == ["all", "18000", "0.0"]
     assert float(total.split()[-1]) < 5
     before = (folder / "dialogues.jsonl").read_bytes()
-    simulated(spec, n_sessions=20, workers=2)
+    simulated(shell, **batch)
     assert len(seen.read_text().splitlines()) == 60
     assert (folder / "dialogues.jsonl").read_bytes() == before
-    adapter.write_text(SHELL.replace("drama", "comedy"))
+    (tmp_path / "adapter.sh").write_text(SHELL.replace("drama", "comedy"))
     manifest = folder / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"status": "finished"', '"status": "failed"'))
-    refused(r"input program exec:.* there, .* now", simulated, spec, error=RunError, n_sessions=20, workers=2)
+    refused(r"input program exec:.* there, .* now", simulated, shell, error=RunError, **batch)
 
 
 @pytest.mark.subprocess
@@ -175,42 +189,42 @@ def test_a_node_script_answers(tmp_path):
     pytest.importorskip("shutil").which("node") or pytest.skip("no node on this machine")
     adapter = script(tmp_path, "adapter.js", NODE)
     with FAST() as programs:
-        reply = made(f"exec:node {adapter}", programs).reply(1, "I like drama", {"constraints": 1})
+        reply = create(f"exec:node {adapter}", programs).reply(1, "I like drama", {"constraints": 1})
     assert reply.constraints == {"genre": "Drama"}
     assert reply.extra["state"] == {"genre": "drama"}
     assert [SAMPLE.items[i].item_id for i in reply.items] == ["metropolis-1927"]
 
 
+FAULTS = {  # of a bad program: how it fails in a session, and what is said
+    0: ("crash", "ended with exit code 1 before it answered; its last words: about to fail | "),
+    2: ("rubbish", "not JSON: 'I am no JSON'"),
+    3: ("slow", "did not answer within 1 seconds"),
+    4: ("twice", "more than one line answers a request"),
+    5: ("field", "'recommended' is a text"),
+    6: ("flood", "longer than 1,000,000 bytes"),
+    7: ("kill", "was ended by SIGKILL before it answered"),
+}
+
+
 @pytest.mark.subprocess
 def test_sessions_of_a_bad_program_fail_with_the_reason_and_resume_when_it_is_mended(tmp_path, results):
-    how = {0: "crash", 2: "rubbish", 3: "slow", 4: "twice", 5: "field", 6: "flood", 7: "kill"}
-    spec = odd(tmp_path, how)
-    own = config(spec, n_sessions=9, llm={"timeout": 1.0})
+    spec = odd(tmp_path, {session: how for session, (how, _) in FAULTS.items()})
+    batch = config(spec, n_sessions=9, llm={"timeout": 1.0})
     started = time.monotonic()
     with pytest.raises(RunError, match=r"7 of 9 sessions failed; the first is session 0 .*KeyError: 'films'"):
-        simulate.simulate(own, progress=False)
+        simulate.simulate(batch, progress=False)
     assert time.monotonic() - started < 20
     with Ledger(results / "r" / "ledger.sqlite") as ledger:
         failed = {key.session: error for key, error in ledger.failures()}
-    assert failed.keys() == how.keys()
-    assert "ended with exit code 1 before it answered; its last words: " in failed[0]
-    told = (
-        "about to fail | ",
-        "not JSON: 'I am no JSON'",
-        "did not answer within 1 seconds",
-        "more than one line answers a request",
-        "'recommended' is a text",
-        "longer than 1,000,000 bytes",
-        "was ended by SIGKILL before it answered",
-    )
-    assert all(words in failed[session] for session, words in zip(how, told, strict=True))
-    n_calls = len(calls(results / "r"))
-    kinds = {row["error"] for row in calls(results / "r")}
-    assert kinds - {None} == {"crashed", "too slow", "wrong answer"}
+    assert failed.keys() == FAULTS.keys()
+    for session, (_, words) in FAULTS.items():
+        assert words in failed[session]
+    rows = calls(results / "r")
+    assert {row["error"] for row in rows} - {None} == {"crashed", "too slow", "wrong answer"}
     (tmp_path / "mended").touch()
-    folder = simulate.simulate(own, progress=False)
+    folder = simulate.simulate(batch, progress=False)
     assert [talk.session_id for talk in simulate.dialogues("r")] == [f"{n:05d}" for n in range(9)]
-    assert len(calls(folder)) == n_calls + 7 * 3
+    assert len(calls(folder)) == len(rows) + 7 * 3
 
 
 @pytest.mark.subprocess
@@ -221,7 +235,7 @@ def test_a_run_may_do_without_a_few_sessions(tmp_path, results):
 
 
 @pytest.mark.subprocess
-def test_a_program_is_too_slow_or_not_there_and_a_halt_ends_one_under_way(tmp_path):
+def test_a_program_is_too_slow_or_not_there(tmp_path):
     long = contract.request("00000", 1, 3, "sample", [("USER", "x" * 300_000)])
     with Programs(None, LLMSettings(timeout=0.3)) as programs:
         with failing("too slow"):
@@ -231,6 +245,10 @@ def test_a_program_is_too_slow_or_not_there_and_a_halt_ends_one_under_way(tmp_pa
         with failing("not started", match="No such file"):
             programs.ask("exec:./nothing-here", ASK)
     refused("nothing-here is not there", simulated, "exec:./nothing-here", error=RunError)
+
+
+@pytest.mark.subprocess
+def test_a_halt_ends_a_program_under_way():
     programs = Programs(None, LLMSettings(timeout=30.0))
     threading.Timer(0.3, programs.halt).start()
     started = time.monotonic()
@@ -272,39 +290,32 @@ def test_a_class_in_the_current_folder_is_a_system_its_changes_count_and_its_lac
     with pytest.raises(RunError, match=r"reply raised ValueError: no more \(mine_of_test.py, line 9\)"):
         simulated(spec, run="changed")
     module("class Mine:\n    pass\n")
-    for name, message in (
-        ("mine_of_test:Mine", "Mine has no method reply"),
-        ("mine_of_test:Other", r"mine_of_test has no class Other \(it has: Mine\)"),
-        ("no_such_module:Mine", r"no_such_module cannot be imported \(ModuleNotFoundError"),
-    ):
+    lacking = {
+        "mine_of_test:Mine": "Mine has no method reply",
+        "mine_of_test:Other": r"mine_of_test has no class Other \(it has: Mine\)",
+        "no_such_module:Mine": r"no_such_module cannot be imported \(ModuleNotFoundError",
+    }
+    for name, message in lacking.items():
         refused(message, simulated, f"python:{name}", error=RunError, run="lacking")
 
 
+TWO = ["metropolis-1927", "modern-times-1936"]
 FIVE = [item.item_id for item in SAMPLE.items[:5]]
+LAMPS = "Lamps of Nowhere"
+READ = [
+    ({"reply": "Metropolis and Modern Times."}, TWO, ()),
+    ({"reply": "Hm.", "recommended": [TWO[0], "Modern Times", "METROPOLIS (1927)"]}, TWO, ()),
+    ({"reply": f"See “{LAMPS}”.", "recommended": [LAMPS, "Ape Days (1990)"]}, [], (LAMPS, "Ape Days (1990)")),
+    ({"reply": "Metropolis (1927) is old.", "recommended": []}, [], ()),
+    ({"reply": f"See *{LAMPS}*."}, [], (LAMPS,)),
+    ({"reply": "Five.", "recommended": FIVE}, FIVE[:3], ()),  # no more count than were wanted
+]
 
 
-@pytest.mark.parametrize(
-    ("answer", "items", "foreign"),
-    [
-        ({"reply": "Metropolis and Modern Times."}, ["metropolis-1927", "modern-times-1936"], ()),
-        (
-            {"reply": "Hm.", "recommended": ["metropolis-1927", "Modern Times", "METROPOLIS (1927)"]},
-            ["metropolis-1927", "modern-times-1936"],
-            (),
-        ),
-        (
-            {"reply": "See “Lamps of Nowhere”.", "recommended": ["Lamps of Nowhere", "Ape Days (1990)"]},
-            [],
-            ("Lamps of Nowhere", "Ape Days (1990)"),
-        ),
-        ({"reply": "Metropolis (1927) is old.", "recommended": []}, [], ()),
-        ({"reply": "See *Lamps of Nowhere*."}, [], ("Lamps of Nowhere",)),
-        ({"reply": "Five.", "recommended": FIVE}, FIVE[:3], ()),  # no more count than were wanted
-    ],
-)
+@pytest.mark.parametrize(("answer", "items", "foreign"), READ)
 def test_films_are_read_by_id_title_or_from_the_reply_and_no_more_than_wanted(answer, items, foreign):
     with ProgramServer(lambda _: (200, answer)) as server, FAST() as programs:
-        reply = made(server.url, programs).reply(1, "A film, please", {})
+        reply = create(server.url, programs).reply(1, "A film, please", {})
     assert [SAMPLE.items[i].item_id for i in reply.items] == items
     assert reply.hallucinated == foreign
     assert reply.extra.get("films_beyond", 0) == 2 * (items == FIVE[:3])
@@ -316,76 +327,65 @@ def test_a_stated_state_is_scored_against_the_wishes_in_force():
         return 200, {"reply": "Hm.", "state": {"genre": genre, "mood": "gay"}}
 
     with ProgramServer(answer) as server, FAST() as programs:
-        own = World(SAMPLE, GROUNDER, programs=programs)
-        talk = simulate.session(own, server.url, 3, config(server.url, n_turns=6))
+        world = World(SAMPLE, GROUNDER, programs=programs)
+        talk = simulate.session(world, server.url, 3, config(server.url, n_turns=6))
     (scores,) = evaluate.score_all([talk], GROUNDER, conventions.get("default"))
     for pair, row in zip(talk.pairs(), scores.turns, strict=True):
         wishes = pair.user.user_meta["constraints"]
-        right = pair.turn % 2 and wishes.get("genre") == "Comedy"
-        assert row["state_joint"] == float(bool(right) and len(wishes) == 1)
+        right = bool(pair.turn % 2 and wishes.get("genre") == "Comedy")
+        assert row["state_joint"] == float(right and len(wishes) == 1)
         assert row["state_f1"] == pytest.approx(2 / (1 + len(wishes)) if right else 0.0)
 
 
 def test_a_request_is_the_documented_object():
     talk = [("USER", "Hello"), ("SYSTEM", "Hi"), ("USER", "Films?")]
-    assert contract.request("00012", 3, 3, "sample", talk) == {
-        "version": 1,
-        "session": "00012",
-        "turn": 3,
-        "want": 3,
-        "catalog": "sample",
-        "conversation": [
-            {"role": "user", "content": "Hello"},
-            {"role": "assistant", "content": "Hi"},
-            {"role": "user", "content": "Films?"},
-        ],
-    }
+    request = contract.request("00012", 3, 4, "sample", talk)
+    messages = request.pop("conversation")
+    assert request == {"version": 1, "session": "00012", "turn": 3, "want": 4, "catalog": "sample"}
+    assert [message["role"] for message in messages] == ["user", "assistant", "user"]
+    assert [message["content"] for message in messages] == ["Hello", "Hi", "Films?"]
 
 
-@pytest.mark.parametrize(
-    ("values", "read"),
-    [
-        (HI, Answer("Hi")),
-        ({"reply": ""}, Answer("")),
-        (HI | {"recommended": []}, Answer("Hi", ())),
-        ({"reply": "Hi", "recommended": ["a", "b"], "version": 1}, Answer("Hi", ("a", "b"))),
-        (HI | {"recommended": None, "state": None}, Answer("Hi")),
-        (HI | {"state": {}}, Answer("Hi", None, {})),
-        (
-            {"reply": "Hi", "state": {"genre": "comedy", "year": 1994, "actor": None, "writer": ["A", "B"]}},
-            Answer("Hi", None, {"genre": "comedy", "year": "1994", "writer": ["A", "B"]}),
-        ),
-        (
-            {"reply": "H\ud83d\ude00\ud800\0", "state": {"genre": "\ud800"}},
-            Answer("H😀��", None, {"genre": "�"}),
-        ),
-        ({"reply": "Hi", "debug": 1, "seconds": 0.3}, Answer("Hi")),
-    ],
-)
-def test_an_answer_is_read(values, read):
-    assert contract.read(values) == read
+STATE = {"genre": "comedy", "year": 1994, "actor": None, "writer": ["A", "B"]}
+ANSWERS = [
+    (HI, Answer("Hi")),
+    ({"reply": ""}, Answer("")),
+    (HI | {"recommended": []}, Answer("Hi", ())),
+    (HI | {"recommended": ["a", "b"], "version": 1}, Answer("Hi", ("a", "b"))),
+    (HI | {"recommended": None, "state": None}, Answer("Hi")),
+    (HI | {"state": {}}, Answer("Hi", None, {})),
+    (HI | {"state": STATE}, Answer("Hi", None, {"genre": "comedy", "year": "1994", "writer": ["A", "B"]})),
+    ({"reply": "H\ud83d\ude00\ud800\0"}, Answer("H😀��")),
+    (HI | {"state": {"genre": "\ud800"}}, Answer("Hi", None, {"genre": "�"})),
+    (HI | {"debug": 1, "seconds": 0.3}, Answer("Hi")),
+]
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        (["Hi"], r"the answer is a list \('\[\"Hi\"\]'\), expected an object like"),
-        (None, "the answer is null, expected an object"),
-        ({"reply": None}, "'reply' is null, expected a text"),
-        ({}, "'reply' is missing, expected a text; the answer has no field"),
-        ({"text": "Hi"}, "'reply' is missing, expected a text; the answer has 'text'"),
-        ({"reply": 3}, r"'reply' is a number \('3'\), expected a text"),
-        (HI | {"state": {"year": 3.5}}, "'state.year' is a number"),
-        (HI | {"recommended": "Alien"}, "'recommended' is a text .*, expected a list of film ids"),
-        (HI | {"recommended": ["a", 7]}, r"'recommended\[1\]' is a number \('7'\), expected a film"),
-        (HI | {"recommended": [{"id": 1}]}, r"'recommended\[0\]' is an object"),
-        (HI | {"state": ["genre"]}, "'state' is a list .*, expected an object like"),
-        (HI | {"state": {"genre": {"x": 1}}}, "'state.genre' is an object .*, expected a text"),
-        (HI | {"state": {"genre": True}}, "'state.genre' is true or false"),
-        (HI | {"version": 2}, "'version' is '2', expected 1 or no such field"),
-        (HI | {"recomended": []}, "'recomended' is no field of an answer; did you mean 'recommended'"),
-    ],
-)
+@pytest.mark.parametrize(("values", "answer"), ANSWERS)
+def test_an_answer_is_read(values, answer):
+    assert contract.read(values) == answer
+
+
+WRONG = [
+    (["Hi"], r"the answer is a list \('\[\"Hi\"\]'\), expected an object like"),
+    (None, "the answer is null, expected an object"),
+    ({"reply": None}, "'reply' is null, expected a text"),
+    ({}, "'reply' is missing, expected a text; the answer has no field"),
+    ({"text": "Hi"}, "'reply' is missing, expected a text; the answer has 'text'"),
+    ({"reply": 3}, r"'reply' is a number \('3'\), expected a text"),
+    (HI | {"state": {"year": 3.5}}, "'state.year' is a number"),
+    (HI | {"recommended": "Alien"}, "'recommended' is a text .*, expected a list of film ids"),
+    (HI | {"recommended": ["a", 7]}, r"'recommended\[1\]' is a number \('7'\), expected a film"),
+    (HI | {"recommended": [{"id": 1}]}, r"'recommended\[0\]' is an object"),
+    (HI | {"state": ["genre"]}, "'state' is a list .*, expected an object like"),
+    (HI | {"state": {"genre": {"x": 1}}}, "'state.genre' is an object .*, expected a text"),
+    (HI | {"state": {"genre": True}}, "'state.genre' is true or false"),
+    (HI | {"version": 2}, "'version' is '2', expected 1 or no such field"),
+    (HI | {"recomended": []}, "'recomended' is no field of an answer; did you mean 'recommended'"),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), WRONG)
 def test_a_wrong_field_is_named(values, message):
     with failing("wrong answer", match=message):
         contract.read(values)
@@ -440,20 +440,22 @@ done
 @pytest.mark.subprocess
 @pytest.mark.parametrize("spec", ["exec:./notes.sh", "python:mine_of_test:Noting"])
 def test_no_process_or_object_serves_two_arms_of_a_scenario(module, results, spec):
-    """They serve different arms of different scenarios, so that none can tell an arm by its place."""
+    """They serve different arms of different scenarios, so that none can tell an arm by its position."""
     module(NOTING)
     script(".", "notes.sh", NOTES)
     arms = ["shift", "straight", "fresh"]
     simulated(spec, n_turns=7, n_sessions=8, workers=2, arms=arms)
-    expected = {}
+    sessions = {}
     for arm in arms:
         for talk in simulate.iter_dialogues("r", "" if arm == "shift" else arm):
-            expected[conversation_id(7, talk.session_id, talk.extra["arm"])] = (talk.session_id[:5], arm)
-    served = {}
+            name = conversation_id(7, talk.session_id, talk.extra["arm"])
+            sessions[name] = (talk.session_id[:5], arm)
+    served = {}  # arms by program and scenario
     for line in results.parents[1].joinpath("heard").read_text().splitlines():
-        one, session = line.split()
-        scenario, arm = expected[session]
-        served.setdefault(one, {}).setdefault(scenario, set()).add(arm)
+        program, session = line.split()
+        scenario, arm = sessions[session]
+        served.setdefault(program, {}).setdefault(scenario, set()).add(arm)
     assert 3 <= len(served) <= 6
-    assert all(len(met) == 1 for one in served.values() for met in one.values())
-    assert any(len(set().union(*one.values())) > 1 for one in served.values())
+    for scenarios in served.values():
+        assert all(len(arms) == 1 for arms in scenarios.values())
+    assert any(len(set().union(*scenarios.values())) > 1 for scenarios in served.values())
