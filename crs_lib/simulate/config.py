@@ -150,7 +150,8 @@ class SimulateConfig(Settings):
 
     def check(self) -> None:
         check_systems(self.systems)
-        if len(set(self.arms)) < len(self.arms) or self.arm not in (scenarios.SHIFT, scenarios.NO_SHIFT):
+        twice = len(set(self.arms)) < len(self.arms)
+        if twice or self.arm not in (scenarios.SHIFT, scenarios.NO_SHIFT):
             example = "['shift', 'straight', 'fresh'] (calm: insist says the same of a whole run)"
             raise InputError(
                 f"arms is {list(self.arms)}; give each arm once, shift or none first, e.g. {example}"

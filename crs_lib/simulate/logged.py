@@ -184,7 +184,8 @@ def import_logs(config: ImportConfig) -> Imported:
     finished = runs.entry(STUDY, config.run, "simulate").get("status") == "finished"
     with runs.stage(STUDY, config.run, "simulate", settings, inputs, fixed=finished) as stage:
         order = _order(config)
-        dialogues = _in_order(config, order, _refuse if config.strict else counts.broken.append)
+        broken = _refuse if config.strict else counts.broken.append
+        dialogues = _in_order(config, order, broken)
         path = stage.path("dialogues.jsonl")
         tables.write_jsonl(path, counts.pass_on(dialogues))
         skipped = pd.DataFrame(counts.broken, columns=list(Broken._fields))

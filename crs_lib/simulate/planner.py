@@ -44,7 +44,16 @@ from crs_lib.simulate.scenarios import (
     shift_turns,
     stratum,
 )
-from crs_lib.simulate.shifts import SHIFTS, PlannedShift, StateShape, UserState, further, propose, stand_ins
+from crs_lib.simulate.shifts import (
+    SHIFTS,
+    PlannedShift,
+    StateShape,
+    UserState,
+    further,
+    one_of,
+    propose,
+    stand_ins,
+)
 from crs_lib.systems.base import Draw
 
 ALL_TYPES = tuple(SHIFTS.names())
@@ -94,7 +103,9 @@ class Schedule(NamedTuple):
         """A type that can happen (where none can, any): the one planned least often, or at natural pace one
         as often as people's.
         """
-        options = [kind for kind in self.types if SHIFTS.create(kind).allows(shape)] or list(self.types)
+        options = [kind for kind in self.types if SHIFTS.create(kind).allows(shape)]
+        if not options:
+            options = list(self.types)
         if self.pace.natural and not _PEOPLE.keys().isdisjoint(options):
             return _as_often(options, _PEOPLE, 0, draw)
         shuffled: list[str] = [options[index] for index in draw.permutation(len(options))]
@@ -183,7 +194,10 @@ def plan(catalog: Catalog, seed: int, session: int, n_turns: int, **behaviour: A
 def refined(catalog: Catalog, state: UserState, draw: Draw) -> UserState | None:
     """One more constraint that the film in mind meets, preferring values that other films share."""
     new = further(catalog, [state.anchor], state.constraints, None, draw)
-    return new and replace(state, constraints={**state.constraints, **new.added}, focus=new.field)
+    if not new:
+        return None
+    constraints = {**state.constraints, **new.added}
+    return replace(state, constraints=constraints, focus=new.field)
 
 
 class Planner(TurnMaker):
@@ -233,11 +247,11 @@ class Planner(TurnMaker):
             lacks = f"{self.catalog!r} has no genre with five films"
             raise InputError(f"{lacks}; a scenario needs one. Give a larger catalogue")
         draw = self.streams.at("goal")
-        genre = genres[int(draw.integers(len(genres)))]
+        genre = one_of(genres, draw)
         if self.behaviour.natural:
             genre = _as_often(genres, _GENRES, _OTHER_GENRE, draw)
-        items = self.catalog.query({GOAL_FIELD: genre}).items
-        film = int(items[int(draw.integers(len(items)))])
+        films = self.catalog.query({GOAL_FIELD: genre}).items
+        film = one_of(films.tolist(), draw)
         return UserState({GOAL_FIELD: genre}, GOAL_FIELD, film)
 
     def _in_any_order(self, goal: UserState) -> list[PlanStep]:
@@ -263,7 +277,9 @@ class Planner(TurnMaker):
             finer = refined(self.catalog, state, draw)
             if finer is not None:
                 return self.step(turn, REFINEMENT, finer)
-        act = FOLLOW_UP if self.follows_shift else self.free_act(draw)
+        act = FOLLOW_UP
+        if not self.follows_shift:
+            act = self.free_act(draw)
         self.follows_shift = False
         return replace(self.step(turn, act, state), planned=due)
 
@@ -298,9 +314,11 @@ class Planner(TurnMaker):
         says what holds. A shift can be open where two turns can pass before it is cleared up, and as
         :meth:`_interpretations`. States do not change; voice A and situations have no such words.
         """
-        share = _OPEN_SHARE if self.behaviour.natural else 0.5
+        share = 0.5
         if self.behaviour.scope == voices.OPEN:
             share = 1.0
+        elif self.behaviour.natural:
+            share = _OPEN_SHARE
         steps = list(planned)
         for index, step in enumerate(planned):
             if step.shift is None:
@@ -319,7 +337,8 @@ class Planner(TurnMaker):
 
     def _open_turns(self, steps: Sequence[PlanStep]) -> int:
         """How many turns, from that of a shift on, may pass before the user says what was meant."""
-        unchanged = sum(1 for _ in takewhile(lambda step: step.wanted == steps[0].wanted, steps))
+        wanted = steps[0].wanted
+        unchanged = sum(1 for _ in takewhile(lambda step: step.wanted == wanted, steps))
         if unchanged < len(steps):
             unchanged -= 1  # one turn is left to say it
         return min(FRESH_TURNS, unchanged)
@@ -375,5 +394,6 @@ class Planner(TurnMaker):
 
 
 def _left_open(step: PlanStep, interpretations: Mapping[str, UserState]) -> PlanStep:
-    act = FOLLOW_UP if step.act == CONTRADICTION else step.act
-    return replace(step, act=act, readings=interpretations)
+    if step.act == CONTRADICTION:
+        step = replace(step, act=FOLLOW_UP)
+    return replace(step, readings=interpretations)

@@ -68,11 +68,11 @@ Talks = Mapping[str, Sequence[Talk]]  # by arm
 def talks_of(catalog: Catalog, plan: Scenario, arms: Sequence[str]) -> Talks:
     """The conversations of a scenario by arm: the session, and in ``arms`` those of its windows."""
     talks = {plan.arm: [Talk.whole(plan)]}
+    kinds = {FRESH: _fresh_talks, STRAIGHT: _straight_talks}
     for arm in arms:
         talks[arm] = []
         for window in scenarios.windows(plan):
-            window_talks = _fresh_talks if arm == FRESH else _straight_talks
-            talks[arm] += window_talks(catalog, plan, window)
+            talks[arm] += kinds[arm](catalog, plan, window)
     return talks
 
 
@@ -208,7 +208,8 @@ class Partner:
                 check_voiced(self.world.grounder, step, utterance.act, utterance.text)
                 reply = system.reply(turn, utterance.text, utterance.meta if system.sees_state else {})
             user.hear(reply.items, reply.text)
-            turns.append(Turn(USER, utterance.text, {"user_meta": {**utterance.meta, "turn": number}}))
+            log = {**utterance.meta, "turn": number}
+            turns.append(Turn(USER, utterance.text, {"user_meta": log}))
             turns.append(Turn(SYSTEM, reply.text, reply_meta(catalog, reply)))
         return self._dialogue(talk, turns)
 
@@ -245,7 +246,8 @@ class Partner:
 
 def conversation_id(seed: int, name: str, arm: str) -> str:
     """The id of a conversation as systems know it: digits, which tell neither the scenario nor the arm."""
-    return str(rng.stream(seed, "movies", "conversation", name, arm).integers(10**17, 10**18))
+    draw = rng.stream(seed, "movies", "conversation", name, arm)
+    return str(draw.integers(10**17, 10**18))
 
 
 def candidate_set(world: World, plan: Scenario, config: SimulateConfig) -> tuple[int, ...]:
@@ -256,7 +258,8 @@ def candidate_set(world: World, plan: Scenario, config: SimulateConfig) -> tuple
         for state in (step.state, *step.readings.values()):
             wanted = (*state.constraints.items(), None, *state.avoid.items())
             answers[wanted] = state.answers(world.catalog)
-    chosen = [draw.permutation(films)[: world.llm.most].tolist() for films in answers.values()]
+    most = world.llm.most
+    chosen = [draw.permutation(films)[:most].tolist() for films in answers.values()]
     in_turn = []
     for tier in zip_longest(*chosen):
         in_turn += [film for film in tier if film is not None]
@@ -479,7 +482,8 @@ def _export(stage: runs.Stage, ledger: Ledger, keys: Sequence[Key], windows: Seq
         tables.write_csv(stage.path(FAILED), table)
     else:
         (stage.folder / FAILED).unlink(missing_ok=True)
-    stage.counts |= {"sessions": len(done), "systems": len({key.system for key in keys})}
+    names = {key.system for key in keys}
+    stage.counts |= {"sessions": len(done), "systems": len(names)}
 
 
 def _dialogues(key: Key, body: str) -> Iterator[tuple[Dialogue, str]]:

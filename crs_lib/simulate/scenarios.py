@@ -19,7 +19,7 @@ from crs_lib.core import rng
 from crs_lib.core.dialogue import ShiftEvent
 from crs_lib.core.settings import Field, Settings
 from crs_lib.simulate import voices
-from crs_lib.simulate.shifts import PlannedShift, UserState
+from crs_lib.simulate.shifts import PlannedShift, UserState, one_of
 from crs_lib.systems.base import Draw, Wishes
 
 SHIFT, NO_SHIFT, STRAIGHT, FRESH, CALM = "shift", "none", "straight", "fresh", "calm"  # arms
@@ -82,13 +82,14 @@ def _shift_turns(seed: int, session: int, n_turns: int, pace: Pace) -> tuple[int
     draw = Streams(seed, session).at("shift-turns")
     last = n_turns - _TURNS_AFTER
     if pace.natural:
-        return tuple(turn for turn in range(pace.first[0], last + 1) if draw.random() < _NATURAL_RATE)
-    turns = []
+        turns = range(pace.first[0], last + 1)
+        return tuple([turn for turn in turns if draw.random() < _NATURAL_RATE])
+    dense = []
     turn = int(draw.integers(pace.first[0], pace.first[1] + 1))
     while turn <= last:
-        turns.append(turn)
+        dense.append(turn)
         turn += int(draw.integers(pace.gap[0], pace.gap[1] + 1))
-    return tuple(turns)
+    return tuple(dense)
 
 
 def shift_turns(seed: int, session: int, n_turns: int, pace: Pace = USUAL) -> list[int]:
@@ -265,7 +266,7 @@ class TurnMaker:
             return CONTRADICTION
         questions = self.catalog.questions
         if draw.random() < rates.question and questions:
-            return questions[int(draw.integers(len(questions)))]
+            return one_of(questions, draw)
         return FOLLOW_UP
 
     def or_small_talk(self, step: PlanStep) -> PlanStep:
@@ -280,7 +281,9 @@ class TurnMaker:
         """The steps with small talk, but for the first one and those after a shift; no state changes."""
         talk = list(steps[:1])
         for before, step in pairwise(steps):
-            talk.append(step if before.shift else self.or_small_talk(step))
+            if before.shift is None:
+                step = self.or_small_talk(step)
+            talk.append(step)
         return talk
 
     def openly(self, first_act: str, goal: UserState, n: int) -> list[PlanStep]:
@@ -289,7 +292,9 @@ class TurnMaker:
         steps = [self.step(1, first_act, nothing)]
         for turn in range(2, n + 1):
             act = self.free_act(self.streams.at("open", turn))
-            steps.append(self.step(turn, FOLLOW_UP if act == CONTRADICTION else act, nothing))
+            if act == CONTRADICTION:
+                act = FOLLOW_UP
+            steps.append(self.step(turn, act, nothing))
         return self.with_small_talk(steps)
 
     def with_first_words(self, steps: list[PlanStep], opening: int, first_shift: int) -> list[PlanStep]:
@@ -308,7 +313,8 @@ class TurnMaker:
         if act != voices.GREETING:
             n = spare - int(draw.integers(spare)) // 2
         later = [replace(step, turn=step.turn + n) for step in steps[:opening]]
-        return [*self.openly(act, steps[0].state, n), *later, *steps[opening + n :]]
+        openly = self.openly(act, steps[0].state, n)
+        return [*openly, *later, *steps[opening + n :]]
 
 
 class Window(NamedTuple):
@@ -340,15 +346,17 @@ def windows(plan: Scenario) -> list[Window]:
 def read_as(catalog: Catalog, plan: Scenario, window: Window, state: UserState) -> Scenario:
     """The scenario of a user who means another interpretation of the shift that begins a window."""
     steps = list(plan.steps)
+    answers = state.answers(catalog)
     for turn in range(window.turn, window.end):
-        steps[turn - 1] = replace(steps[turn - 1], state=state, answers=state.answers(catalog))
+        steps[turn - 1] = replace(steps[turn - 1], state=state, answers=answers)
     return replace(plan, steps=tuple(steps))
 
 
 def fresh(catalog: Catalog, plan: Scenario, turn: int) -> Scenario:
     """The scenario of a fresh user who states everything that holds at ``turn``, and goes on as planned."""
     steps = list(plan.steps)
-    steps[turn - 1] = TurnMaker(catalog, plan).step(turn, OPENING, steps[turn - 1].state)
+    maker = TurnMaker(catalog, plan)
+    steps[turn - 1] = maker.step(turn, OPENING, steps[turn - 1].state)
     return replace(plan, arm=FRESH, steps=tuple(steps))
 
 
@@ -374,7 +382,8 @@ class _StraightTurns(TurnMaker):
         self.added = _lacking(new.constraints, self.constraints)
         self.excluded = _lacking(new.avoid, self.avoid)
         only_adds = self.constraints == old.constraints and not self.excluded
-        self.goal = replace(new, past=(), anchor=old.anchor if only_adds else new.anchor)
+        anchor = old.anchor if only_adds else new.anchor
+        self.goal = replace(new, past=(), anchor=anchor)
 
     def before(self) -> list[PlanStep]:
         """The turns before the shift."""
@@ -387,21 +396,29 @@ class _StraightTurns(TurnMaker):
         now = replace(self.goal, constraints=self.constraints, focus=focus, avoid=self.avoid)
         for turn in range(opening + 1, shift):
             steps.append(self._ordinary(turn, now))
-        return self.with_first_words(steps, opening, shift) if self.constraints else steps
+        if not self.constraints:
+            return steps
+        return self.with_first_words(steps, opening, shift)
 
     def _ordinary(self, turn: int, state: UserState) -> PlanStep:
         planned = self.scenario.steps[turn - 1].act
-        act = planned if planned in _FREE else self.free_act(self.streams.at("straight", turn))
+        act = planned
+        if planned not in _FREE:
+            act = self.free_act(self.streams.at("straight", turn))
         if act == CONTRADICTION and not self.constraints:
             act = FOLLOW_UP
         step = self.step(turn, act, state)
-        return step if planned in _FREE else self.or_small_talk(step)
+        if planned in _FREE:
+            return step
+        return self.or_small_talk(step)
 
     def at_shift(self) -> PlanStep:
         """The turn of the shift: what it added in one utterance, or what is to be avoided from now on."""
         act = EXCLUDE if self.excluded else FOLLOW_UP
-        if self.added:
-            act = "shift_refine" if self.constraints else REFINEMENT
+        if self.added and self.constraints:
+            act = "shift_refine"
+        elif self.added:
+            act = REFINEMENT
         step = self.step(self.shifted.turn, act, self.shifted.state)
         step = replace(step, excluded=self.excluded)
         if not self.added:

@@ -137,8 +137,8 @@ def propose(kind: str, catalog: Catalog, state: UserState, draw: Draw) -> Planne
         return None
     anchor = shift.state.anchor
     if anchor not in answers or anchor == state.anchor:
-        others = answers[answers != state.anchor]
-        anchor = int(_one_of(others if len(others) else answers, draw))
+        others = answers[answers != state.anchor].tolist()
+        anchor = one_of(others or answers.tolist(), draw)
     given_up = [pair for pair in shift.dropped.items() if pair not in state.past]
     after = replace(shift.state, anchor=anchor, past=(*state.past, *given_up))
     return replace(shift, state=after, kind=kind)
@@ -150,7 +150,8 @@ def stand_ins() -> list[str]:
     return sorted(filter(order.get, order), key=order.__getitem__)
 
 
-def _one_of(options: Sequence[T] | Codes, draw: Draw) -> Any:
+def one_of(options: Sequence[T], draw: Draw) -> T:
+    """One of the options by chance."""
     return options[int(draw.integers(len(options)))]
 
 
@@ -189,9 +190,9 @@ def _new_value(
         values = [value for value in catalog.items[film].values[name] if value not in excluded]
         shared = [value for value in values if catalog.support(name, value) >= _SHARED]
         if shared:
-            return NewConstraint(name, {name: _one_of(shared, draw)}, film)
+            return NewConstraint(name, {name: one_of(shared, draw)}, film)
         if values and rare is None:
-            rare = NewConstraint(name, {name: _one_of(values, draw)}, film)
+            rare = NewConstraint(name, {name: one_of(values, draw)}, film)
     return rare
 
 
@@ -291,7 +292,7 @@ class _Relax(ShiftType):
     adds = -1
 
     def make(self, catalog: Catalog, state: UserState, draw: Draw) -> PlannedShift | None:
-        name = _one_of(list(state.constraints), draw)
+        name = one_of(list(state.constraints), draw)
         others = state.without(name)
         after = replace(state, constraints=others, focus=next(iter(others)))
         return PlannedShift(after, "relax", {}, {name: state.constraints[name]})
@@ -306,7 +307,7 @@ class _Contradict(ShiftType):
     gives_up = False  # a value to avoid cannot return
 
     def make(self, catalog: Catalog, state: UserState, draw: Draw) -> PlannedShift | None:
-        name = _one_of(list(state.constraints), draw)
+        name = one_of(list(state.constraints), draw)
         dropped = {name: state.constraints[name]}
         others = state.without(name)
         focus = next(iter(others), name)
@@ -331,7 +332,7 @@ class _Return(ShiftType):
         return shape.given_up
 
     def make(self, catalog: Catalog, state: UserState, draw: Draw) -> PlannedShift | None:
-        name, value = _one_of(state.returnable, draw)
+        name, value = one_of(state.returnable, draw)
         added = {name: value}
         after = UserState(added, name, state.anchor, past=state.past)
         return PlannedShift(after, "return", added, _dropped(state.constraints, added))

@@ -56,7 +56,8 @@ def _conflicts(plan: Scenario) -> bool:
     if not plan.events or plan.events[0].turn < 3 or plan.steps[0].act != OPENING:
         return False
     event = plan.events[0]
-    first, second, before = (plan.steps[turn - 1].state.constraints for turn in (1, 2, event.turn - 1))
+    first, second = (step.state.constraints for step in plan.steps[:2])
+    before = plan.before(event.turn).state.constraints
     # a refinement drops nothing, a relaxation brings nothing
     changes = event.log["dropped"] and (event.log["added"] or event.log["avoid"])
     return bool(first != second == before and changes)

@@ -30,7 +30,7 @@ from crs_lib.simulate.scenarios import (
     Scenario,
     stratum,
 )
-from crs_lib.simulate.shifts import SHIFTS
+from crs_lib.simulate.shifts import SHIFTS, one_of
 from crs_lib.systems.base import Draw, Wishes, n_met
 
 SITUATION = "situation"  # stands for the field where an utterance must hold a situation's text
@@ -109,14 +109,14 @@ class HeardFilms:
 
     def one_of_last(self, draw: Draw) -> int:
         """A film of the last reply."""
-        return self.last[int(draw.integers(len(self.last)))]
+        return one_of(self.last, draw)
 
     def to_ask_about(self, anchor: int, draw: Draw) -> int:
         """A film just recommended that was not asked about, else the film in mind."""
         film = anchor
         fresh = [other for other in self.last if other not in self.asked_about]
         if fresh:
-            film = fresh[int(draw.integers(len(fresh)))]
+            film = one_of(fresh, draw)
         self.asked_about.add(film)
         return film
 
@@ -134,7 +134,9 @@ class Wording:
     def text(self, step: PlanStep, act: str, section: str, films: HeardFilms) -> str:
         """The words of a turn as the user types them."""
         text = self._words(step, act, section, films)
-        return self._typed(text) if self.scenario.natural else text
+        if self.scenario.natural:
+            text = self._typed(text)
+        return text
 
     def _words(self, step: PlanStep, act: str, section: str, films: HeardFilms) -> str:
         draw = self.scenario.draws(step.turn)
@@ -152,11 +154,15 @@ class Wording:
             slots["one"] = self._noun_phrase(voiced, draw, phrases.ONE)
             if step.shift is not None:
                 slots["old_one"] = self._noun_phrase(step.shift.dropped, draw, phrases.ONE)
-        text = "" if act == EXCLUDE else self._say(section, draw, slots)
+        text = ""
+        if act != EXCLUDE:
+            text = self._say(section, draw, slots)
         if step.situation and act == REFINEMENT:
             situation = self._situation(step.situation.text)
             text = f"{text} {situation}" if voiced else situation
-        excluded = step.state.avoid if act in (OPENING, CLARIFY) else step.excluded
+        excluded = step.excluded
+        if act in (OPENING, CLARIFY):
+            excluded = step.state.avoid
         if not excluded:
             return text
         slots["old"] = self._noun_phrase(excluded, draw)
@@ -175,7 +181,7 @@ class Wording:
         if act == REFINEMENT:
             return {step.state.focus: constraints[step.state.focus]}
         if act == CONTRADICTION:
-            name = list(constraints)[int(draw.integers(len(constraints)))]
+            name = one_of(list(constraints), draw)
             return {name: constraints[name]}
         return constraints
 
@@ -223,9 +229,10 @@ class Wording:
     def _aside(self, constraints: Wishes, draw: Draw) -> dict[str, str]:
         """A value that is no constraint, mentioned in passing."""
         names = [name for name in ASIDE_FIELDS if self.catalog.values(name)]
-        name = names[int(draw.integers(len(names)))]
-        values = [value for value in self.catalog.values(name, 3) if value != constraints.get(name)]
-        return {name: values[int(draw.integers(len(values)))]} if values else {}
+        name = one_of(names, draw)
+        values = self.catalog.values(name, 3)
+        others = [value for value in values if value != constraints.get(name)]
+        return {name: one_of(others, draw)} if others else {}
 
     def _typed(self, text: str) -> str:
         """The words with the marks and slips of a user at natural pace, the same in every turn."""
@@ -307,7 +314,9 @@ class User:
             return step.act, "shift_open"
         if step.readings and self.questioned and not self.clarified:
             return CLARIFY, CLARIFY
-        act = FOLLOW_UP if step.act == CLARIFY and self.clarified else step.act
+        act = step.act
+        if act == CLARIFY and self.clarified:
+            act = FOLLOW_UP
         if act == OPENING and not any(self.scenario.before(step.turn).wanted):
             return OPENING, "initial_next"  # turns that stated nothing have begun the conversation
         if step.turn > 1 and step.shift is None and act in _ORDINARY:
@@ -342,7 +351,8 @@ class User:
 
     def _heard_of_all(self, step: PlanStep) -> bool:
         """Whether every film that fits has been recommended."""
-        return step.n_answers <= len(self.films.all) and self.films.all.issuperset(step.answers.tolist())
+        heard = self.films.all
+        return step.n_answers <= len(heard) and heard.issuperset(step.answers.tolist())
 
     def _open_section(self, act: str) -> str:
         """The section of a turn that tells nothing of what open words meant."""

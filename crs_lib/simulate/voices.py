@@ -15,7 +15,7 @@ from importlib import resources
 from typing import Final, NamedTuple
 
 from crs_lib.core import rng
-from crs_lib.simulate.shifts import PlannedShift
+from crs_lib.simulate.shifts import PlannedShift, one_of
 from crs_lib.systems.base import Draw
 
 GREETING, ANY_FILM = "greeting", "any_film"  # a first turn that states nothing: says hello, asks for any film
@@ -130,4 +130,4 @@ def implied(shift: PlannedShift, explicitness: str, voice: str, draw: Draw) -> S
     for field, value in shift.added.items():
         if (field, value) != shift.bridge:
             options += [entry for entry in situations() if entry[:3] == (field, value, use)]
-    return options[int(draw.integers(len(options)))] if options else None
+    return one_of(options, draw) if options else None
