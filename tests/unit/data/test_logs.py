@@ -23,7 +23,7 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
 from crs_lib.data.forms import RecordOrigin, dialogue_of
-from crs_lib.data.logs import _SessionKey, session_key
+from crs_lib.data.logs import SessionKey, session_key
 from crs_lib.systems.base import World
 from tests.helpers import refused
 
@@ -97,14 +97,14 @@ def said(dialogue):
 def test_both_forms_of_a_session_keep_what_they_say(tmp_path):
     (dialogue,) = read(write(tmp_path / "gemma-2b_session_gemma-2b_17.json", plain()))
     assert (dialogue.model_name, dialogue.session_id) == ("gemma:2b", "17")  # the record's name wins
-    assert session_key(dialogue) == _SessionKey("gemma-2b", 17)
+    assert session_key(dialogue) == SessionKey("gemma-2b", 17)
     assert [turn.speaker for turn in dialogue.turns] == [USER, SYSTEM] * 2
     assert dialogue.turns[1].meta == {"constraints": {"genre": "comedy"}}
     bare = write(tmp_path / "llama3:instruct_session_00042.json", plain()["conversation"])  # a list of turns
-    assert session_key(read(bare)[0]) == _SessionKey("llama3-instruct", 42)
+    assert session_key(read(bare)[0]) == SessionKey("llama3-instruct", 42)
     record = rich()
     (dialogue,) = read(write(tmp_path / "anything.json", record))
-    assert dialogue.to_json() == record and session_key(dialogue) == _SessionKey("gemma-2b", 7)
+    assert dialogue.to_json() == record and session_key(dialogue) == SessionKey("gemma-2b", 7)
     assert dialogue.shift_turns() == [2]
     (tmp_path / "marked.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(record).encode())
     assert read(tmp_path / "marked.json") == [dialogue]  # a byte-order mark is no content
@@ -117,7 +117,7 @@ def test_both_forms_of_a_session_keep_what_they_say(tmp_path):
 ])  # fmt: skip
 def test_keys_are_file_names_and_whole_numbers(tmp_path, model, session, key):
     (dialogue,) = read(write(tmp_path / "a.json", plain(model_name=model, session_id=session)))
-    assert session_key(dialogue) == _SessionKey(*key)  # type: ignore[arg-type]
+    assert session_key(dialogue) == SessionKey(*key)  # type: ignore[arg-type]
     assert dialogue.model_name == model
 
 
@@ -138,7 +138,7 @@ def test_dialoguekit_is_merged_and_opened_by_stated_rules(tmp_path):
         "source_form": "dialoguekit", "opening": ["Welcome."], "merged_utterances": 1,
         "annotations": {"user": {"id": "13"}, "metadata": {"rating": 4}},
     }  # fmt: skip
-    assert session_key(first) == _SessionKey("MovieBot", "c1")
+    assert session_key(first) == SessionKey("MovieBot", "c1")
     assert said(second) == [(USER, "Hi")]
     (tmp_path / "stored.jsonl").write_text(first.dumps() + "\n", encoding="utf-8")
     assert read(tmp_path / "stored.jsonl") == [first]
@@ -165,7 +165,7 @@ def test_arena_dialogues_keep_their_ratings(tmp_path):
         {"turn_ind": 1, "role": "ASST", "utterance": "", "turn_level_aggregated": {"relevance": 2}},
     ]}  # fmt: skip
     (dialogue,) = read(write(tmp_path / "arena.json", [record]))
-    assert session_key(dialogue) == _SessionKey("some_crs", "some_crs_0a1b-22")
+    assert session_key(dialogue) == SessionKey("some_crs", "some_crs_0a1b-22")
     assert dialogue.turns[1].meta["turn_level_aggregated"] == {"relevance": 2}
     assert dialogue.extra["annotations"] == {"dial_level_aggregated": {"understanding": 1}}
     assert logs.log_quirks([dialogue])["quirk"].tolist() == ["missing reply"]
