@@ -45,9 +45,9 @@ def _leaderboard(*, runs: tuple[str, ...] = ("demo",), out: Path | None = None) 
     runs: finished runs, whose systems are the baselines
     out: where the page goes (default: the first run's folder)
     """
-    from crs_lib.report import page
+    from crs_lib.report.leaderboard import leaderboard
 
-    path = page.leaderboard(runs, out or paths.run_folder("movies", runs[0]) / "leaderboard.html")
+    path = leaderboard(runs, out or paths.run_folder("movies", runs[0]) / "leaderboard.html")
     print(f"written: {paths.shown(path)}   open it in a browser; drop a run's results.jsonl into it")
 
 

@@ -1,7 +1,6 @@
 """One's own systems beside baselines: simulated, scored and tested, with a verdict and one page."""
 
 import hashlib
-import html
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,20 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from markupsafe import escape
 
 from crs_lib import evaluate, runs, simulate, stats
 from crs_lib.catalog import sources
 from crs_lib.core import paths, prompts, tables
+from crs_lib.core.dialogue import Pair
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import listing
 from crs_lib.figures import NoDataError
 from crs_lib.notebooks.look import heading
 from crs_lib.report import findings, statistics
-from crs_lib.report.page import Mean, bullets, document, figure, quiet, table
+from crs_lib.report.page import Mean, Section, bullets, document, figure, quiet, table
 from crs_lib.simulate.scenarios import FRESH_TURNS
-from crs_lib.stats.estimate import p_in_words
+from crs_lib.stats import Estimate, p_in_words
+from crs_lib.stats.estimate import EQUIVALENT, HIGHER, LOWER, NOT_COMPARED, signed
 from crs_lib.stats.plan import Plan
-from crs_lib.stats.words import interval_in_words
 from crs_lib.systems.base import SYSTEMS, named
 from crs_lib.systems.channels import FUNCTIONS
 from crs_lib.systems.programs import identity
@@ -34,17 +35,20 @@ TURNS = 10  # of a session: the first shift comes at turn 4 to 6, and its window
 BASELINES = ("tracker", "bm25")
 SHOWN = tuple("straight_gain shift_cost share_lost conversation_cost misfit delay stale wrong".split())
 _PACKAGE = Path(__file__).resolve().parents[1]
+_SOURCES = (".py", ".txt", ".toml", ".wording")  # files of this package that a score may depend on
 _WORST = 3  # conversations on the page
 _NARROW = 7  # columns of quantities that a notebook has room for
 _ONE_VOICE = "All users speak with one voice: no interval holds what other words would change."
 
-_System = str | Callable[[list[dict[str, str]]], object]
+System = str | Callable[[list[dict[str, str]]], object]
 
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """A finished comparison: frames as properties, a verdict in sentences, a page at ``page``. ``ours`` and
-    ``against`` are names of systems of the run ``run``. In a notebook it shows its verdict and its table.
+    """A finished comparison: frames as properties, a verdict in sentences, a page at ``page``.
+
+    ``ours`` and ``against`` are names of systems of the run ``run``. In a notebook it shows its verdict and
+    its table.
     """
 
     run: str
@@ -60,27 +64,31 @@ class Comparison:
     @cached_property
     def shifts(self) -> pd.DataFrame:
         """The first change of mind of every session with its gains and costs, a row a system and scenario."""
-        found = evaluate.read(self.run, "shifts")
-        return found[found["primary"].astype(bool)].astype({"model": str})
+        shifts = evaluate.read(self.run, "shifts")
+        return shifts[shifts["primary"].astype(bool)].astype({"model": str})
 
     @cached_property
     def quantities(self) -> pd.DataFrame:
         """A row a system: the quantities of ``SHOWN`` as means with 95 % intervals, in units of gain."""
-        means = evaluate.read(self.run, "model_metrics").astype({"model": str})
-        cells = {(row.model, row.metric): Mean(row.mean, row.low, row.high) for row in means.itertuples()}
-        rows = [[name, *(cells.get((name, one)) for one in SHOWN)] for name in (*self.ours, *self.against)]
+        cells: dict[tuple[str, str], Mean] = {}
+        for row in evaluate.read(self.run, "model_metrics").itertuples():
+            cells[str(row.model), row.metric] = Mean(row.mean, row.low, row.high)
+        rows = []
+        for name in (*self.ours, *self.against):
+            rows.append([name, *(cells.get((name, metric)) for metric in SHOWN)])
         return pd.DataFrame(rows, columns=["system", *SHOWN])
 
     @cached_property
     def tests(self) -> stats.Battery:
         """The declared contrasts, every system of one's own with every baseline, and what belongs to them."""
         scores = statistics.stats_frame(evaluate.read(self.run, "results"))
-        return stats.ladder(scores, self.plan)
+        return stats.battery(scores, self.plan)
 
     @cached_property
     def effects(self) -> pd.DataFrame:
         """A row a contrast: paired difference in shift cost, p after Holm, and what this n can decide."""
-        pairs, power = statistics.confirmatory(self.tests.pairwise), self.tests.power
+        pairs = statistics.confirmatory(self.tests.pairwise)
+        power = self.tests.power
         if "detectable_effect" not in power:
             return pairs
         columns = ["a", "b", "detectable_effect", "sessions_needed"]
@@ -99,167 +107,238 @@ class Comparison:
     @cached_property
     def verdict(self) -> list[str]:
         """A sentence for each system of one's own, for each contrast, and for what this n can decide."""
-        told = [self._loses(name) for name in self.ours]
-        told += [self._contrast(row) for row in self.tests.declared.to_dict("records")]
-        alone = len(set(self.shifts.get("voice", ()))) == 1
-        return [*told, self._decides(), *[_ONE_VOICE] * alone]
+        sentences = [self._loses(name) for name in self.ours]
+        for row in self.tests.declared.to_dict("records"):
+            sentences.append(self._contrast(row))
+        sentences.append(self._decides())
+        if len(set(self.shifts.get("voice", ()))) == 1:
+            sentences.append(_ONE_VOICE)
+        return sentences
 
     def _decides(self) -> str:
         """The smallest differences that this number of scenarios can decide, and what more would take."""
-        known = self.effects[self.effects["verdict"] != "not compared"]
-        if "detectable_effect" in known:
-            known = known.dropna(subset=["detectable_effect"])
-        if "detectable_effect" not in known or known.empty:
-            return "What this number of users can decide could not be estimated."
-        parts = [f"{one.detectable_effect:.2f} between {one.a} and {one.b}" for one in known.itertuples()]
-        told = f"With {int(known['n'].min())} users this run finds differences of {listing(parts)}"
-        told += f" with {self.plan.power:.0%} power; {self.plan.smallest_effect:g} takes"
-        needed = known["sessions_needed"].max()
-        return f"{told} {'more than is practical' if pd.isna(needed) else f'up to {needed:.0f} users'}."
+        unknown = "What this number of users can decide could not be estimated."
+        if "detectable_effect" not in self.effects:
+            return unknown
+        compared = self.effects[self.effects["verdict"] != NOT_COMPARED]
+        compared = compared.dropna(subset=["detectable_effect"])
+        if compared.empty:
+            return unknown
+        parts = []
+        for row in compared.itertuples():
+            parts.append(f"{row.detectable_effect:.2f} between {row.a} and {row.b}")
+        needed = compared["sessions_needed"].max()
+        takes = "more than is practical" if pd.isna(needed) else f"up to {needed:.0f} users"
+        return (
+            f"With {int(compared['n'].min())} users this run finds differences of {listing(parts)} "
+            f"with {self.plan.power:.0%} power; {self.plan.smallest_effect:g} takes {takes}."
+        )
 
     def _loses(self, name: str) -> str:
-        mine = self.shifts[self.shifts["model"] == name].dropna(subset=["shift_cost", "straight_gain"])
-        if mine.empty:
+        """What a change of mind costs a system."""
+        shifts = self.shifts[self.shifts["model"] == name].dropna(subset=["shift_cost", "straight_gain"])
+        if shifts.empty:
             return f"{name} has no conversation with a change of mind that could be scored."
+        gain = stats.cost_interval(shifts["straight_gain"])
         if name in self.tests.unable:
-            told = f"{name} gains {mine['straight_gain'].mean():z.2f} with users who never change their minds"
-            told = told.replace("-", "−")
-            return f"{told}: that is too little to lose anything, and its shift cost says nothing."
-        gain, cost = findings.gain_and_cost(mine)
-        told = f"At a change of mind {name}, whose gain with straight users is {gain}"
-        return f"{told}, {findings.pays(cost)}."
+            little = f"{name} gains {signed(gain.value)} with users who never change their minds"
+            return f"{little}: that is too little to lose anything, and its shift cost says nothing."
+        cost = findings.pays(stats.cost_interval(shifts["shift_cost"]))
+        return f"At a change of mind {name}, whose gain with straight users is {gain}, {cost}."
 
     def _contrast(self, row: Mapping[Any, Any]) -> str:
         """A declared contrast in words, by its verdict; nothing is equal without equivalence."""
-        a, b, margin = row["a"], row["b"], self.plan.smallest_effect
-        if row["verdict"] == "not compared":
+        a, b, verdict = row["a"], row["b"], row["verdict"]
+        if verdict == NOT_COMPARED:
             return f"{a} and {b} are not compared: {row['note']}."
-        size = f"their shift costs differ by {interval_in_words(row['diff'], row['low'], row['high'])}"
+        size = f"their shift costs differ by {Estimate.of(row, 'diff')}"
         test = f"Wilcoxon {p_in_words(row['p_wilcoxon_adjusted'])} after Holm"
-        alike = row["p_equivalent_adjusted"] <= self.plan.alpha
-        if row["verdict"] in ("higher", "lower"):
-            better, worse = (a, b) if row["verdict"] == "lower" else (b, a)
-            means = self.shifts.groupby("model")["straight_gain"].mean()
-            gains = [float(means[better]), float(means[worse])]
-            beside = f"gains with straight users: {gains[0]:.2f} and {gains[1]:.2f}"
-            told = f"{better} adapts better than {worse}"
-            if gains[0] < gains[1] - margin:
-                told = f"{better} loses less than {worse}, and has less to lose"
-            told += f": {size} ({test}; {beside})"
-            return f"{told}; that is less than the {margin:g} that matters." if alike else f"{told}."
-        if alike:
+        margin = self.plan.smallest_effect
+        if verdict == EQUIVALENT:
             return f"{a} and {b} adapt equally within ±{margin:g} of gain: {size} ({test})."
-        why = f"; {row['note']}" if row["note"] else ""
-        return f"Whether {a} and {b} adapt differently is not settled: {size} ({test}{why})."
+        if verdict not in (HIGHER, LOWER):
+            note = f"; {row['note']}" if row["note"] else ""
+            return f"Whether {a} and {b} adapt differently is not settled: {size} ({test}{note})."
+        better, worse = (a, b) if verdict == LOWER else (b, a)
+        means = self.shifts.groupby("model")["straight_gain"].mean()
+        claim = f"{better} adapts better than {worse}"
+        if means[better] < means[worse] - margin:
+            claim = f"{better} loses less than {worse}, and has less to lose"
+        beside = f"gains with straight users: {means[better]:.2f} and {means[worse]:.2f}"
+        sentence = f"{claim}: {size} ({test}; {beside})"
+        if row["p_equivalent_adjusted"] <= self.plan.alpha:
+            return f"{sentence}; that is less than the {margin:g} that matters."
+        return f"{sentence}."
 
     def worst(self) -> pd.DataFrame:
         """The turns of the sessions in which the first of one's own systems loses most, beside a baseline.
+
         Columns: session, turn, user, the replies of the system and of the baseline that loses least.
         """
-        mine = self.shifts[self.shifts["model"] == self.ours[0]].dropna(subset=["shift_cost"])
-        worst = mine.sort_values(["shift_cost", "session_id"], ascending=[False, True]).head(_WORST)
-        means = self.shifts.groupby("model")["shift_cost"].mean()
-        best = min(self.against, key=lambda name: means.get(name, float("inf")))
-        asked = {(name, session) for name in (self.ours[0], best) for session in worst["session_id"]}
-        talks = {
-            (talk.model_name, talk.session_id): talk.pairs() for talk in simulate.iter_dialogues(self.run)
-            if (talk.model_name, talk.session_id) in asked
-        }  # fmt: skip
+        own = self.shifts[self.shifts["model"] == self.ours[0]].dropna(subset=["shift_cost"])
+        worst = own.sort_values(["shift_cost", "session_id"], ascending=[False, True]).head(_WORST)
+        costs = self.shifts.groupby("model")["shift_cost"].mean()
+        best = min(self.against, key=lambda name: costs.get(name, float("inf")))
+        sessions = set(worst["session_id"])
+        turns: dict[tuple[str, str], list[Pair]] = {}
+        for talk in simulate.iter_dialogues(self.run):
+            if talk.model_name in (self.ours[0], best) and talk.session_id in sessions:
+                turns[talk.model_name, talk.session_id] = talk.pairs()
         rows = []
-        for one in worst.itertuples():
-            sides = [talks[name, one.session_id] for name in (self.ours[0], best)]
-            for place in range(one.turn - 2, min(one.turn - 1 + FRESH_TURNS, len(sides[0]))):
-                turn = f"{place + 1}{' (shift)' if place == one.turn - 1 else ''}"
-                said = [sides[0][place].user.text, *(side[place].system.text for side in sides)]
-                rows.append([one.session_id, turn, *said])
+        for shift in worst.itertuples():
+            replies = turns[self.ours[0], shift.session_id]
+            others = turns[best, shift.session_id]
+            last = min(shift.turn - 1 + FRESH_TURNS, len(replies))
+            for index in range(shift.turn - 2, last):
+                turn = f"{index + 1} (shift)" if index == shift.turn - 1 else f"{index + 1}"
+                reply, other = replies[index], others[index]
+                rows.append([shift.session_id, turn, reply.user.text, reply.system.text, other.system.text])
         return pd.DataFrame(rows, columns=["session", "turn", "user", self.ours[0], best])
 
     def __repr__(self) -> str:
         return "\n".join(self.verdict)
 
     def _repr_html_(self) -> str:
-        return f"{bullets(self.verdict)}{table(self.quantities.iloc[:, :_NARROW].rename(columns=heading))}"
+        quantities = self.quantities.iloc[:, :_NARROW].rename(columns=heading)
+        return bullets(self.verdict) + table(quantities)
 
     def write(self) -> Path:
         """Write the page; the same run gives the same bytes."""
         words = prompts.lists("movies/pages")["compare"]
         title = f"{listing(self.ours)} against {listing(self.against)}"
-        lead = html.escape(words["lead"].format(n=self.shifts["session_id"].nunique()))
-        page = document(title, words["asked"], lead, self._sections())
+        lead = words["lead"].format(n=self.shifts["session_id"].nunique())
+        page = document(title, words["asked"], str(escape(lead)), self._sections())
         with runs.only_one(self.page.parent):
             return tables.write_whole(self.page, page)
 
-    def _sections(self) -> Iterator[tuple[str, str, str]]:
-        """Title, anchor and HTML of the parts of the page."""
-        words, facts = prompts.lists("movies/pages")["compare"], {"plan": self.plan, "ours": self.ours}
-        told = {n: quiet(words[n].format(**facts)) for n in ("quantities", "effects", "types", "worst")}
-        yield "Verdict", "verdict", bullets(self.verdict)
+    def _sections(self) -> Iterator[Section]:
+        """The parts of the page: what each shows, in a quiet sentence, above it."""
+        words = prompts.lists("movies/pages")["compare"]
+        notes = {}
+        for name in ("quantities", "effects", "types", "worst"):
+            notes[name] = quiet(words[name].format(plan=self.plan, ours=self.ours))
+        quantities = table(self.quantities.rename(columns=heading))
+        effects = table(self.effects.rename(columns=heading))
+        yield Section("Verdict", "verdict", bullets(self.verdict))
+        yield Section("Gain and cost", "quantities", notes["quantities"] + self._plane() + quantities)
+        yield Section("Paired differences in shift cost", "effects", notes["effects"] + effects)
+        yield Section("By type of shift", "types", notes["types"] + table(self.by_type))
+        if self.by_voice is not None:
+            yield Section("By voice of the user", "voices", notes["types"] + table(self.by_voice))
+        yield Section("Conversations to read", "worst", notes["worst"] + table(self.worst()))
+        steps = [step.replace("RUN", self.run) for step in words["next"]]
+        yield Section("What to do next", "next", bullets(steps))
+
+    def _plane(self) -> str:
         try:
-            plane = figure("ability_adaptation", self.shifts)
+            return figure("ability_adaptation", self.shifts)
         except NoDataError:
-            plane = ""
-        shown, tests = (table(one.rename(columns=heading)) for one in (self.quantities, self.effects))
-        yield "Gain and cost", "quantities", told["quantities"] + plane + shown
-        yield "Paired differences in shift cost", "effects", told["effects"] + tests
-        yield "By type of shift", "types", told["types"] + table(self.by_type)
-        voices = self.by_voice
-        yield "By voice of the user", "voices", told["types"] + table(voices) if voices is not None else ""
-        yield "Conversations to read", "worst", told["worst"] + table(self.worst())
-        yield "What to do next", "next", bullets(words["next"]).replace("RUN", html.escape(self.run))
+            return ""
 
 
 def compare(
-    systems: Mapping[str, _System] | Sequence[str], *, against: Sequence[str] = BASELINES, n: int = 72,
-    width: float = 0.1, run: str = "", catalog: str = sources.SAMPLE, fields: str = "", voices: str = "all",
-    plan: str = "movies", seed: int = 7, turns: int = TURNS, workers: int = 1,
-    llm: Mapping[str, Any] | None = None, progress: bool = True,
-) -> Comparison:  # fmt: skip
-    """Compare systems with baselines; returns the verdict and frames, and writes ``compare.html``.
+    systems: Mapping[str, System] | Sequence[str],
+    *,
+    against: Sequence[str] = BASELINES,
+    n: int = 72,
+    width: float = 0.1,
+    run: str = "",
+    catalog: str = sources.SAMPLE,
+    fields: str = "",
+    voices: str = "all",
+    plan: str = "movies",
+    seed: int = 7,
+    turns: int = TURNS,
+    workers: int = 1,
+    llm: Mapping[str, Any] | None = None,
+    progress: bool = True,
+) -> Comparison:
+    """Compare systems with baselines, and write the page ``compare.html``.
 
-    ``systems`` maps names to specs or to functions ``messages -> text, list of films or answer``, or lists
-    ``NAME=SPEC``. The number of scenarios grows in steps of ``STEP`` until the 95 % intervals of all
-    contrasts are at most ``width`` wide (in units of gain) or ``n`` is reached, never on what they show. The
-    same call continues its run, also with a larger ``n``; a changed system or library gets a run of
-    its own unless ``run`` names one. Raises InputError for what is no system, RunError for one that fails.
+    Parameters
+    ----------
+    systems : mapping or sequence of str
+        Names to specs or to functions ``messages -> text, list of films or answer``; or ``NAME=SPEC``.
+    against : sequence of str
+        The baselines.
+    n : int
+        The most scenarios. Their number grows in steps of ``STEP`` until the 95 % intervals of all contrasts
+        are at most ``width`` wide (in units of gain) or ``n`` is reached, never on what they show.
+    width : float
+        As ``n``.
+    run : str
+        The run's name. The same call continues its run, also with a larger ``n``; a changed system or library
+        gets a run of its own unless ``run`` names one.
+    catalog, fields, voices, plan, seed, turns, workers, llm
+        As notebook 03 takes them; ``plan`` is the declared analysis.
+    progress : bool
+        Whether to show a bar.
+
+    Returns
+    -------
+    Comparison
+        The verdict and frames.
+
+    Raises
+    ------
+    InputError
+        For what is no system.
+    RunError
+        For a system that fails.
     """
-    given = _specs(systems)
-    if n < 2 or not given:
-        raise InputError(f"n is {n} and systems is {given}; give an n of at least 2 and at least one system")
-    asked: dict[str, Any] = {
-        "systems": [*given, *against], "catalog": sources.with_fields(catalog, fields), "voices": voices,
-        "seed": seed, "n_turns": turns, "llm": dict(llm or {}),
-    }  # fmt: skip
-    name = run or f"compare-{_digest(asked)}"
-    ours, baselines = (tuple(named(one)[0] for one in part) for part in (given, against))
-    pairs = tuple(itertools.product(ours, baselines))
-    declared = statistics.plan_for(plan, ours + baselines).changed(contrasts=pairs)
+    specs = _specs(systems)
+    if n < 2 or not specs:
+        raise InputError(f"n is {n} and systems is {specs}; give an n of at least 2 and at least one system")
+    settings: dict[str, Any] = {
+        "systems": [*specs, *against],
+        "catalog": sources.with_fields(catalog, fields),
+        "voices": voices,
+        "seed": seed,
+        "n_turns": turns,
+        "llm": dict(llm or {}),
+    }
+    name = run or f"compare-{_digest(settings)}"
+    ours = tuple(named(spec)[0] for spec in specs)
+    baselines = tuple(named(spec)[0] for spec in against)
+    contrasts = tuple(itertools.product(ours, baselines))
+    declared = statistics.plan_for(plan, ours + baselines).changed(contrasts=contrasts)
     for size in range(min(STEP, n), n + STEP, STEP):
-        config = simulate.SimulateConfig(run=name, n_sessions=min(size, n), workers=workers, **asked)
+        config = simulate.SimulateConfig(run=name, n_sessions=min(size, n), workers=workers, **settings)
         simulate.simulate(config, progress=progress)
         evaluate.evaluate(evaluate.EvaluateConfig(run=name, workers=workers))
-        found = Comparison(name, ours, baselines, declared)
-        rows = found.tests.declared
-        if (rows["high"] - rows["low"]).max(skipna=False) <= width:
+        comparison = Comparison(name, ours, baselines, declared)
+        tests = comparison.tests.declared
+        if (tests["high"] - tests["low"]).max(skipna=False) <= width:
             break
-    found.write()
-    return found
+    comparison.write()
+    return comparison
 
 
-def _specs(systems: Mapping[str, _System] | Sequence[str]) -> list[str]:
-    """The systems as ``NAME=SPEC``; functions are kept under their names."""
-    if not isinstance(systems, Mapping):
-        if wrong := [one for one in systems if "=" not in one and one not in SYSTEMS]:
+def _specs(systems: Mapping[str, System] | Sequence[str]) -> list[str]:
+    """The systems as ``NAME=SPEC``; functions are reached by their names."""
+    specs = []
+    if isinstance(systems, Mapping):
+        for name, system in systems.items():
+            if callable(system):
+                FUNCTIONS[name] = system
+                system = f"function:{name}"
+            specs.append(f"{name}={system}")
+        return specs
+    for spec in systems:
+        if "=" not in spec and spec not in SYSTEMS:
             example = "Ours=python:my_system:MySystem; crs systems lists what there is"
-            raise InputError(f"{wrong[0]!r} is no system; give NAME=SPEC, e.g. {example}")
-        return list(systems)
-    FUNCTIONS.update({name: one for name, one in systems.items() if callable(one)})
-    return [f"{name}=function:{name}" if callable(one) else f"{name}={one}" for name, one in systems.items()]
+            raise InputError(f"{spec!r} is no system; give NAME=SPEC, e.g. {example}")
+        specs.append(spec)
+    return specs
 
 
-def _digest(asked: Mapping[str, Any]) -> str:
+def _digest(settings: Mapping[str, Any]) -> str:
     """Eight hexadecimal digits of the settings, of the programs and of this package as they are now."""
-    specs = [spec for _, spec in map(named, asked["systems"]) if spec in SYSTEMS]
-    programs = [identity(spec) for spec in specs if SYSTEMS.get(spec).facts.get("program")]
-    kinds = (".py", ".txt", ".toml", ".wording")
-    library = tables.of_files(sorted(path for path in _PACKAGE.rglob("*") if path.suffix in kinds))
-    return hashlib.sha256(json.dumps([asked, programs, library], sort_keys=True).encode()).hexdigest()[:8]
+    programs = []
+    for system in settings["systems"]:
+        spec = named(system)[1]
+        if spec in SYSTEMS and SYSTEMS.get(spec).facts.get("program"):
+            programs.append(identity(spec))
+    files = [path for path in _PACKAGE.rglob("*") if path.suffix in _SOURCES]
+    parts = [settings, programs, tables.of_files(sorted(files))]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:8]

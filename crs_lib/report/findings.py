@@ -1,8 +1,8 @@
 """The three sentences that a run is quoted with: cost of a shift, recovery, and where the plain score errs.
-Notebook 05 shows them, the report opens with them, and the README quotes those of the demo run.
+
+Notebook 05 prints them, the report opens with them, and the README quotes those of the demo run.
 """
 
-import math
 import re
 from pathlib import Path
 
@@ -15,73 +15,82 @@ from crs_lib.metrics import base
 from crs_lib.metrics.gain import ABLE
 from crs_lib.report import figure_tables
 from crs_lib.simulate import STUDY
-from crs_lib.stats import Estimate, Finding
-from crs_lib.stats.means import difference_of, means_of, share_of
+from crs_lib.stats import Estimate
+from crs_lib.stats.estimate import EQUIVALENT, HIGHER, LOWER, NOT_COMPARED, signed
 
 ORACLE = "oracle"  # knows the constraints: the mark that others are held against
 HORIZON = 3  # replies within which recovery is told
+SMALLEST = 0.05  # costs up to this are called small, where the interval shows it
 _AT = {"system": "model", "scenario": "session_id"}
 _ARMS = ["straight_gain", "shift_cost"]
-SMALLEST = 0.05  # costs up to this are called small, where the interval shows it
 
 
-def adaptation(shifts: pd.DataFrame) -> Finding:
+def adaptation(shifts: pd.DataFrame) -> str:
     """The largest shift cost of an able system, and that of the ablest other; one window a scenario."""
     if not {*_ARMS, "primary"} <= set(shifts) or shifts["shift_cost"].isna().all():
-        return stats.finding_none("the cost of a shift needs the arms shift and straight; the run lacks them")
-    known = shifts[shifts["primary"].astype(bool)].dropna(subset=_ARMS).astype({"model": str})
-    found = {str(name): gain_and_cost(mine) for name, mine in known.groupby("model", sort=False)}
-    ability, cost = ({name: pair[i] for name, pair in found.items()} for i in (0, 1))
-    if not (able := [name for name in cost if ability[name].value >= ABLE]):
-        return stats.finding_none("no system has a gain of .1 with straight users")
-    worst = max(able, key=lambda name: cost[name].value)
-    others = [name for name in able if name not in (worst, ORACLE)]
-    sentence = f"At a change of mind {worst}, whose gain with straight users is {ability[worst].value:.2f}, "
-    sentence += pays(cost[worst])
+        return "No cost of a shift: it needs the arms shift and straight, which the run lacks."
+    first = shifts[shifts["primary"].astype(bool)].dropna(subset=_ARMS).astype({"model": str})
+    gains, costs = {}, {}
+    for name, part in first.groupby("model", sort=False):
+        gain = stats.cost_interval(part["straight_gain"])
+        if gain.value >= ABLE:
+            gains[str(name)] = gain
+            costs[str(name)] = stats.cost_interval(part["shift_cost"])
+    if not costs:
+        return f"No system has a gain of {ABLE:g} with straight users, so none has anything to lose."
+    worst = max(costs, key=lambda name: costs[name].value)
+    sentence = f"At a change of mind {worst}, whose gain with straight users is {gains[worst].value:.2f}, "
+    sentence += pays(costs[worst])
+    others = [name for name in costs if name not in (worst, ORACLE)]
     if others:
-        other = max(others, key=lambda name: ability[name].value)
-        sentence += f"; {other}, the ablest other system, {pays(cost[other])} (each interval holds alone)"
-    return Finding(f"{sentence}.")
-
-
-def gain_and_cost(shifts: pd.DataFrame) -> tuple[Estimate, Estimate]:
-    """The straight gain and the shift cost, means over a system's shifts with 95 % intervals."""
-    gain, cost = (stats.cost_interval(shifts[value]) for value in _ARMS)
-    return gain, cost
+        other = max(others, key=lambda name: gains[name].value)
+        sentence += f"; {other}, the ablest other system, {pays(costs[other])} (each interval holds alone)"
+    return f"{sentence}."
 
 
 def pays(cost: Estimate) -> str:
-    """What a cost comes to: a loss or a rise, shown to be small, or not shown at all."""
-    if cost.excludes_zero:
-        return f"loses {cost}" if cost.value > 0 else f"gains {cost.turned}"
-    if stats.verdict(cost, SMALLEST) == "equivalent":
+    """What a cost comes to: a loss or a gain, shown to be small, or not shown at all."""
+    verdict = stats.verdict(cost, SMALLEST)
+    if verdict == HIGHER:
+        return f"loses {cost}"
+    if verdict == LOWER:
+        return f"gains {cost.turned}"
+    if verdict == EQUIVALENT:
         return f"loses no more than {SMALLEST} ({cost})"
-    if math.isnan(cost.high):
-        return f"has too few differing scenarios to tell ({cost.value:.2f})".replace("-", "−")
+    if verdict == NOT_COMPARED:
+        return f"has too few differing scenarios to tell ({signed(cost.value)})"
     return f"is not shown to lose anything: {cost}, so a loss of {cost.high:.2f} is possible"
 
 
-def recovery(shifts: pd.DataFrame) -> Finding:
+def recovery(shifts: pd.DataFrame) -> str:
     """Replies (to ``HORIZON``) that the quickest system waits beyond the oracle; another's lost shifts."""
-    seen = _waits(shifts)
-    if seen.empty:
-        return stats.finding_none(f"no shift was followed for {HORIZON} replies")
-    mean = means_of(seen, "wait", **_AT)
-    order = sorted(mean, key=lambda name: (name != ORACLE, mean[name].value))
+    waits = _waits(shifts)
+    if waits.empty:
+        return f"No recovery: no shift was followed for {HORIZON} replies."
+    means = stats.means_of(waits, "wait", **_AT)
+    order = sorted(means, key=lambda name: (name != ORACLE, means[name].value))
     if len(order) < 2:
-        return stats.finding_none("a wait is compared with that of another system, and the run has one")
+        return "No recovery: a wait is compared with that of another system, and the run has one."
     mark, quick, *others = order
-    more = difference_of(seen, quick, mark, "wait", **_AT)
-    way = f"{more} more replies" if more.value >= 0 else f"{more.turned} fewer replies"
-    sentence = f"After a change of mind {quick} takes {way} than {mark} to show a film that meets every "
-    sentence += f"constraint{', an interval that includes 0' * (not more.excludes_zero)}"
+    more = stats.difference_of(waits, quick, mark, "wait", **_AT)
+    size = f"{more} more replies" if more.value >= 0 else f"{more.turned} fewer replies"
+    sentence = f"After a change of mind {quick} takes {size} than {mark} to show a film that meets every "
+    sentence += "constraint"
+    if not more.excludes_zero:
+        sentence += ", an interval that includes 0"
     if others:
-        gain = shifts.get("straight_gain", pd.Series(dtype=float)).astype(float)
-        able = gain.groupby(shifts["model"]).mean()
-        slow = max(others, key=lambda name: able.fillna(-1.0).get(name, -1.0))
-        lost = share_of(seen[seen["model"] == slow], "lost", scenario="session_id")
+        slow = _ablest(shifts, others)
+        lost = stats.share_of(waits[waits["model"] == slow], "lost", scenario="session_id")
         sentence += f"; {slow} shows none within {HORIZON} replies after {lost:%} of the changes"
-    return Finding(f"{sentence}.")
+    return f"{sentence}."
+
+
+def _ablest(shifts: pd.DataFrame, names: list[str]) -> str:
+    """The system with the highest gain with straight users; the first where none is known."""
+    if "straight_gain" not in shifts:
+        return names[0]
+    gains = shifts["straight_gain"].astype(float).groupby(shifts["model"].astype(str)).mean().fillna(-1.0)
+    return max(names, key=lambda name: gains.get(name, -1.0))
 
 
 def _waits(shifts: pd.DataFrame) -> pd.DataFrame:
@@ -89,54 +98,63 @@ def _waits(shifts: pd.DataFrame) -> pd.DataFrame:
     columns = ["model", "session_id", "wait", "lost"]
     if "watched" not in shifts or shifts.empty:
         return pd.DataFrame(columns=columns)
-    seen = shifts[shifts["watched"] >= HORIZON].astype({"model": str})
-    delay = seen[f"delay_{recovered_by(shifts)}"].astype(float)
-    return seen.assign(wait=delay.where(delay < HORIZON, float(HORIZON)), lost=~(delay < HORIZON))[columns]
+    watched = shifts[shifts["watched"] >= HORIZON].astype({"model": str})
+    delay = watched[f"delay_{recovered_by(shifts)}"].astype(float)
+    in_time = delay < HORIZON
+    return watched.assign(wait=delay.where(in_time, float(HORIZON)), lost=~in_time)[columns]
 
 
-def plain_score(results: pd.DataFrame) -> Finding:
+def plain_score(results: pd.DataFrame) -> str:
     """Whether the plain score, which counts words, puts first what the gain puts first."""
     gain, plain = "normalised_gain", "topic_adaptation_score"
     if gain not in results or plain not in results:
-        return stats.finding_none("the scores of this convention hold no gain to set beside the plain score")
-    by_gain, by_plain = _ranked(results, gain), _ranked(results, plain)
+        return "The scores of this convention hold no gain to set beside the plain score."
+    by_gain, by_plain = _order(results, gain), _order(results, plain)
     if len(by_gain) < 2 or len(by_plain) < 2:
-        return stats.finding_none("an order needs two systems with a value")
+        return "No order of systems: it needs two with a value."
     first, best = by_plain[0], by_gain[0]
     words, films = base.get(plain).short, base.get(gain).short
     if first == best:
-        return Finding(f"{words} and {films} put the same system first, {best}.")
-    gap = difference_of(results, first, best, plain, **_AT)
+        return f"{words} and {films} put the same system first, {best}."
+    gap = stats.difference_of(results, first, best, plain, **_AT)
     rank = f"{first} has no {films}"
     if first in by_gain:
         rank = f"by {films} {first} ranks {by_gain.index(first) + 1} of {len(by_gain)}"
-    return Finding(f"{words}, which compares words, puts {first} first, {gap} above {best}; {rank}.")
+    return f"{words}, which compares words, puts {first} first, {gap} above {best}; {rank}."
 
 
-def _ranked(results: pd.DataFrame, outcome: str) -> list[str]:
+def _order(results: pd.DataFrame, outcome: str) -> list[str]:
     """The systems that have a mean, the highest first."""
-    means = means_of(results, outcome, **_AT)
+    means = stats.means_of(results, outcome, **_AT)
     return sorted(means, key=lambda name: -means[name].value)
 
 
-def summary(run: str, convention: str = "") -> stats.Sentences:
+def summary(run: str, convention: str = "") -> list[str]:
     """The sentences with which notebook 05 ends: the report and the README quote them."""
     name = evaluate.convention_of(run, convention)
-    shifts, results = figure_tables.read(run, "shifts", name), evaluate.read(run, "results", name)
-    return stats.learnt(adaptation(shifts), recovery(shifts), plain_score(results))
+    shifts = figure_tables.read(run, "shifts", name)
+    results = evaluate.read(run, "results", name)
+    return [adaptation(shifts), recovery(shifts), plain_score(results)]
 
 
 def write(run: str, convention: str = "") -> Path:
     """Write the sentences of :func:`summary` as a list, ``findings.md`` beside the figures of a run."""
-    text = summary(run, convention)._repr_markdown_() + "\n"
-    return tables.write_whole(paths.figures() / f"{STUDY}-{run}" / "findings.md", text)
+    lines = [f"- {_escaped(sentence)}\n" for sentence in summary(run, convention)]
+    return tables.write_whole(paths.figures() / f"{STUDY}-{run}" / "findings.md", "".join(lines))
+
+
+def _escaped(sentence: str) -> str:
+    """The sentence for Markdown: a name from outside in it makes no element, link, image or line."""
+    text = re.sub(r"<(?=[A-Za-z!/?])", "&lt;", sentence)
+    return " ".join(text.replace("](", "]\\(").replace("][", "]\\[").splitlines())
 
 
 def quote(text: str, page: Path) -> None:
     """Put a text between the two markers of a page; nothing happens to a page without them."""
     start, end = "<!-- findings -->", "<!-- /findings -->"
     old = page.read_text(encoding="utf-8") if page.is_file() else ""
-    told = f"{start}\n{text.strip()}\n{end}"
-    new = re.sub(f"{start}.*?{end}", lambda _: told, old, flags=re.DOTALL)
-    if new != old:
+    head, _, after = old.partition(start)
+    _, closing, tail = after.partition(end)
+    new = f"{head}{start}\n{text.strip()}\n{end}{tail}"
+    if closing and new != old:
         tables.write_whole(page, new)

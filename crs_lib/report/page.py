@@ -1,99 +1,27 @@
-"""The pages, style sheets and scripts in this room, and how they are put together."""
+"""Pages of HTML: templates of this room, filled with everything from a run escaped, and what they show."""
 
 import base64
 import hashlib
-import html
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
-import scipy.stats
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
-from crs_lib import evaluate, figures
+from crs_lib import figures
 from crs_lib.core import prompts, tables
-from crs_lib.core.errors import InputError
 from crs_lib.figures import base as registered
 from crs_lib.figures import style
-from crs_lib.metrics.gain import ABLE
-from crs_lib.stats.estimate import ALIKE, ENOUGH, FEW, REACH
 from crs_lib.validity import labels
 from crs_lib.validity.labels import AskConfig, Question
 
 DPI = 150
 _FOLDER = Path(__file__).resolve().parent
 _LONG = 60  # characters
-
-
-@cache
-def part(name: str) -> str:
-    """The text of a file in this room: a page, a style sheet or a script."""
-    return (_FOLDER / name).read_text(encoding="utf-8")
-
-
-def fill(page: str, parts: Mapping[str, str]) -> str:
-    """A page with each ``{{name}}`` replaced, in one pass; KeyError for a name without a part."""
-    head, *rest = page.split("{{")
-    out = [head]
-    for piece in rest:
-        name, _, after = piece.partition("}}")
-        out += [parts[name], after]
-    return "".join(out)
-
-
-def hashes(*texts: str) -> str:
-    """The texts of inline scripts or styles as sources of a Content-Security-Policy: their SHA-256."""
-    digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts)
-    return " ".join(f"'sha256-{digest}'" for digest in digests)
-
-
-def shell(title: str, body: str, css: str, js: str = "", allow: str = "") -> str:
-    """A page around its body (HTML): its policy allows this style sheet and this script by checksum, what
-    ``allow`` says behind the script's checksum, and nothing else.
-    """
-    known = hashes(js) if js else "'none'"
-    policy = f"style-src {hashes(css)}; script-src {known}{allow}"
-    slots = {"policy": policy, "title": html.escape(title), "css": css, "body": body}
-    return fill(part("page.html"), slots | {"script": f"<script>{js}</script>\n" if js else ""})
-
-
-def document(
-    title: str, asked: str, lead: str, sections: Iterable[tuple[str, str, str]], *styles: str
-) -> str:
-    """A page without scripts, its contents first; sections are (title, anchor, HTML), those without HTML left
-    out, ``lead`` is HTML. Its policy allows the ``styles`` of this room and nothing else, by checksum.
-    """
-    named = [(html.escape(name), anchor, body) for name, anchor, body in sections if body]
-    entries = "".join(f'<li><a href="#{anchor}">{name}</a></li>' for name, anchor, _ in named)
-    parts = [f'<section id="{at}"><h2>{name}</h2>\n{body}</section>' for name, at, body in named]
-    heads = {"title": html.escape(title), "asked": html.escape(asked), "lead": lead, "contents": entries}
-    body = fill(part("report.html"), heads | {"sections": "\n".join(parts)})
-    css = "".join(map(part, ("tables.css", "report.css", *styles)))
-    return shell(title, body, css, allow="; img-src data:")
-
-
-def quiet(text: str) -> str:
-    """A quiet paragraph."""
-    return f'<p class="quiet">{html.escape(text)}</p>'
-
-
-def bullets(told: Iterable[str]) -> str:
-    """Sentences as a list."""
-    return f"<ul>{''.join(f'<li>{html.escape(sentence)}</li>' for sentence in told)}</ul>"
-
-
-def figure(name: str, *frames: pd.DataFrame) -> str:
-    """A figure as a PNG inside the page, its caption as text form; NoDataError where it has no data."""
-    heading = html.escape(registered.title(name))
-    data = base64.b64encode(style.data(figures.make(name, *frames), "png", DPI)).decode("ascii")
-    caption = html.escape(registered.caption(name, *frames))
-    return (
-        f'<figure id="figure-{name}"><h3>{heading}</h3>'
-        f'<div class="wide" role="group" tabindex="0" aria-label="Figure: {heading}">'
-        f'<img src="data:image/png;base64,{data}" alt="{caption}"></div></figure>'
-    )
 
 
 class Link(NamedTuple):
@@ -111,37 +39,119 @@ class Mean(NamedTuple):
     high: float
 
 
-def _cell(value: Any) -> str:
-    """A value as HTML: text escaped, floats with three decimals, a dash for what is missing."""
-    if isinstance(value, Link):
-        return f'<a href="{html.escape(value.address)}">{html.escape(value.text)}</a>'
-    if isinstance(value, Mean):
-        ends = f"{_cell(value.low)} to {_cell(value.high)}" if value.low == value.low else ""
-        return f"{_cell(value.mean)}<small>{ends}</small>"
-    if value is None or value is pd.NA or (isinstance(value, float) and value != value):
-        return "–"
-    if isinstance(value, float):
-        return html.escape(f"{value:z.3f}".replace("-", "−"))
-    return html.escape(str(value))
+class Section(NamedTuple):
+    """A part of a page: its title, the anchor that leads to it, and its body, which is HTML."""
+
+    title: str
+    anchor: str
+    body: str
 
 
-def table(frame: pd.DataFrame) -> str:
-    """A frame as an HTML table: everything escaped, wide ones scroll; a sentence where it has no rows."""
-    if frame.empty:
-        return '<p class="quiet">Nothing to show.</p>'
-    marks = [' class="value"' if pd.api.types.is_numeric_dtype(frame[name]) else "" for name in frame]
-    names = [html.escape(str(name)) for name in frame]
-    head = "".join(f'<th scope="col"{mark}>{name}</th>' for name, mark in zip(names, marks, strict=True))
-    body = ""
-    for row in frame.itertuples(index=False, name=None):
-        cells = ""
-        for one, mark in zip(row, marks, strict=True):
-            wide = ' class="long"' if isinstance(one, str) and len(one) > _LONG else ""
-            cells += f"<td{mark or wide}>{_cell(one)}</td>"
-        body += f"<tr>{cells}</tr>"
-    named = html.escape(f"Table: {', '.join(map(str, frame))}", quote=True)
-    inner = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<div class="wide" role="group" tabindex="0" aria-label="{named}">{inner}</div>'
+class Cell(NamedTuple):
+    """A table cell as it is drawn: its text and style, where it leads, and what stands under the text."""
+
+    text: str
+    kind: str
+    address: str = ""
+    ends: str | None = None
+
+
+class Figure(NamedTuple):
+    """A figure inside a page: a PNG in base 64, and its caption as text form."""
+
+    name: str
+    title: str
+    png: str
+    caption: str
+
+
+def read_part(name: str) -> Markup:
+    """The text of a style sheet or a script of this room."""
+    return Markup((_FOLDER / name).read_text(encoding="utf-8"))
+
+
+@cache
+def _environment() -> Environment:
+    loader = FileSystemLoader(_FOLDER)
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update(checksum=checksum, inert=inert, rows=_rows)
+    environment.tests["numeric_column"] = pd.api.types.is_numeric_dtype
+    return environment
+
+
+def render(
+    template: str,
+    title: str,
+    styles: Iterable[str],
+    *,
+    css_first: str = "",
+    script: str = "",
+    allow: str = "",
+    **facts: object,
+) -> str:
+    """A page from a template of this room.
+
+    Its policy allows the style sheet (``css_first`` and the ``styles``, files of this room) and the script by
+    checksum, what ``allow`` says behind the script's, and nothing else.
+    """
+    sheets = [Markup(css_first)]
+    sheets += [read_part(name) for name in styles]
+    css = Markup("").join(sheets)
+    page = _environment().get_template(template)
+    return page.render(title=title, css=css, js=Markup(script), allow=Markup(allow), **facts)
+
+
+def checksum(text: str) -> Markup:
+    """The text of an inline script or style as a source of a Content-Security-Policy: its SHA-256."""
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return Markup("'sha256-{}'").format(digest)
+
+
+def inert(data: Mapping[str, Any]) -> Markup:
+    """Data as JSON in an element that never runs, which nothing in it can close."""
+    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    return Markup(text)
+
+
+def document(
+    title: str, asked: str, lead: str, sections: Iterable[tuple[str, str, str]], *styles: str
+) -> str:
+    """A page without scripts, its contents first.
+
+    Sections are (title, anchor, HTML), those without HTML left out, ``lead`` is HTML. Its policy allows the
+    ``styles`` of this room and nothing else.
+    """
+    shown = []
+    for heading, anchor, body in sections:
+        if body:
+            shown.append(Section(heading, anchor, Markup(body)))
+    sheets = ["tables.css", "report.css", *styles]
+    return render(
+        "report.html",
+        title,
+        sheets,
+        allow="; img-src data:",
+        asked=asked,
+        lead=Markup(lead),
+        sections=shown,
+    )
+
+
+def scripted(name: str, title: str, styles: Iterable[str], data: Mapping[str, Any]) -> str:
+    """A page of this room with its script, its styles and its data."""
+    return render(f"{name}.html", title, styles, script=read_part(f"{name}.js"), data=data)
+
+
+def question_page(data: Mapping[str, Any]) -> str:
+    """The annotation page: questions to people, whose labels stay in the browser until they are exported.
+
+    ``data``: the digest of the page, title, text, scale (its first value is ``first``, else 1), ``before``
+    (the heading of earlier lines), ``words`` (what else is asked for), and questions: id, earlier, sides of
+    lines (kind, who, text), and a text of their own where they have one.
+    """
+    return scripted("annotate", data["title"], ["annotate.css"], data)
 
 
 def write_questions(config: AskConfig, out: Path | None = None) -> Path:
@@ -169,40 +179,64 @@ def _lines(turn: Mapping[str, Any]) -> list[dict[str, str]]:
     return [user, {"kind": "system", "who": "Assistant", "text": turn["system"]}]
 
 
-def question_page(data: Mapping[str, Any]) -> str:
-    """One file for a browser: scripts and styles are allowed by checksum only, data never runs. ``data``: the
-    digest of the page, title, text, scale (its first value is ``first``, else 1), ``before`` (the heading of
-    earlier lines), ``words`` (what else is asked for), and questions: id, earlier, sides of lines (kind, who,
-    text), and a text of their own where they have one.
-    """
-    return _scripted("annotate", part("annotate.css"), data)
+def _block(name: str, *parts: object) -> Markup:
+    """A part of a page, drawn by a macro of ``blocks.html``."""
+    macro = getattr(_environment().get_template("blocks.html").module, name)
+    return Markup(macro(*parts))
 
 
-def leaderboard(runs: Sequence[str], out: Path) -> Path:
-    """Write a page of the systems of runs, ordered by shift cost; a run's ``results.jsonl`` is dropped there.
-    Raises RunError for a run without scores and InputError for one without straight users.
-    """
-    shown = {run: _costs(run) for run in runs}
-    quantiles = scipy.stats.t.ppf(0.975, range(1, 500)).round(4).tolist()
-    rule = {"able": ABLE, "few": FEW, "enough": ENOUGH, "alike": ALIKE, "reach": REACH, "t": quantiles}
-    data = {"title": "Who follows? A leaderboard", "runs": shown, "rule": rule}
-    return tables.write_whole(out, _scripted("leaderboard", part("tables.css") + part("report.css"), data))
+def quiet(text: str) -> Markup:
+    """A quiet paragraph."""
+    return _block("quiet", text)
 
 
-def _costs(run: str) -> list[list[Any]]:
-    """A row a session: system, user, voice with the number of shifts, gain, cost, the catalogue's hash."""
-    found = evaluate.read(run, "results")
-    if "shift_cost" not in found or found["shift_cost"].isna().all():
-        raise InputError(f"run {run!r} has no shift cost: it has no straight users")
-    voices = found["voice"].astype(str) if "voice" in found else ""
-    shifts = voices + found["detail"].map(lambda one: f" {one['n_shifts']}")
-    rows = found[["model", "session_id"]].assign(users=shifts, **found[["straight_gain", "shift_cost"]])
-    rows["films"] = found["input_hash"].str.extract(r"catalog (\w+)")[0]
-    return list(json.loads(rows.to_json(orient="values")))
+def bullets(sentences: Iterable[str]) -> Markup:
+    """Sentences as a list."""
+    return _block("bullets", sentences)
 
 
-def _scripted(name: str, css: str, data: Mapping[str, Any]) -> str:
-    """A page of this room with its script, its styles and its data."""
-    inert = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # nothing closes it
-    held = f'<script type="application/json" id="data">{inert}</script>\n'
-    return shell(data["title"], part(f"{name}.html") + held, css, part(f"{name}.js"))
+def subheading(text: str) -> Markup:
+    """A heading within a section."""
+    return Markup("<h3>{}</h3>").format(text)
+
+
+def table(frame: pd.DataFrame) -> Markup:
+    """A frame as an HTML table; wide ones scroll; a sentence where it has no rows."""
+    return _block("table", frame)
+
+
+def figure(name: str, *frames: pd.DataFrame) -> Markup:
+    """A figure as a PNG inside the page, its caption as text form; NoDataError where it has no data."""
+    data = style.data(figures.make(name, *frames), "png", DPI)
+    png = base64.b64encode(data).decode("ascii")
+    caption = registered.caption(name, *frames)
+    return _block("figure", Figure(name, registered.title(name), png, caption))
+
+
+def _rows(frame: pd.DataFrame) -> Iterator[list[Cell]]:
+    """The cells of a table, row by row."""
+    kinds = []
+    for name in frame:
+        kinds.append("value" if pd.api.types.is_numeric_dtype(frame[name]) else "")
+    for row in frame.itertuples(index=False, name=None):
+        yield [cell(value, kind) for value, kind in zip(row, kinds, strict=True)]
+
+
+def cell(value: object, kind: str = "") -> Cell:
+    """A value as a table cell: floats with three decimals, a dash for what is missing."""
+    if isinstance(value, Link):
+        return Cell(value.text, kind, address=value.address)
+    if isinstance(value, Mean):
+        ends = "" if pd.isna(value.low) else f"{_text(value.low)} to {_text(value.high)}"
+        return Cell(_text(value.mean), kind, ends=ends)
+    if not kind and isinstance(value, str) and len(value) > _LONG:
+        kind = "long"
+    return Cell(_text(value), kind)
+
+
+def _text(value: object) -> str:
+    if value is None or value is pd.NA or value is pd.NaT:
+        return "–"
+    if isinstance(value, float):
+        return "–" if pd.isna(value) else f"{value:z.3f}".replace("-", "−")
+    return str(value)

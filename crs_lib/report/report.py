@@ -1,48 +1,46 @@
-"""The report of an evaluated run: one page with conclusions, tables, figures and how it was made. Figures are
-inside the page, so it can be sent as one file; only the links to the trace need its folder.
+"""The report of an evaluated run: one page with conclusions, tables, figures and how it was made.
+
+Figures are inside the page, so it can be sent as one file; only the links to the trace need its folder. Its
+sections are registered: a client adds one of its own with :data:`SECTIONS`.
 """
 
-import html
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pandas as pd
+from markupsafe import Markup, escape
 
 from crs_lib import evaluate, figures, runs, simulate, stats
 from crs_lib import judge as judging
 from crs_lib.core import paths, tables
+from crs_lib.core.settings import Registry
 from crs_lib.figures import NoDataError
 from crs_lib.figures import base as registered
 from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.notebooks.look import heading
 from crs_lib.report import figure_tables, findings, statistics
-from crs_lib.report import tables as shown
-from crs_lib.report.page import Link, Mean, bullets, document, figure, quiet, table
+from crs_lib.report import tables as views
+from crs_lib.report.page import Link, Mean, Section, bullets, document, figure, quiet, subheading, table
 from crs_lib.stats.plan import Plan
 
 _FIRST = ("ability_adaptation", "leaderboard")  # the figures that a reader sees first
 _DESIGN = {"roles", "catalogue_fields", "shift_events"}  # tables without results
+_QUESTION = "Does a recommender follow when preferences shift?"
+
+SECTIONS: Registry[str] = Registry("report section")
 
 
-def write(run: str, plan: str = "movies", convention: str = "") -> Path:
-    """Write ``report.html`` beside the scores of a convention; returns its path. Statistics follow the plan
-    (``notebooks/plans/``). The same files give the same bytes. RunError without scores, InputError: no plan.
-    """
-    report = _Report(run, plan, convention)
-    asked = "Does a recommender follow when preferences shift?"
-    page = document(f"Run {run}", asked, report.lead(), report.sections())
-    with runs.only_one(paths.run_folder(simulate.STUDY, run)):
-        return tables.write_whole(report.folder / "report.html", page)
+class Report:
+    """What the sections of a report read: the scores of a run under a convention, and its plan."""
 
-
-class _Report:
-    """The tables and settings that the sections read, each once."""
-
-    def __init__(self, run: str, plan: str, convention: str) -> None:
-        self.run, self.convention = run, evaluate.convention_of(run, convention)
+    def __init__(self, run: str, plan: str = "movies", convention: str = "") -> None:
+        self.run = run
+        self.convention = evaluate.convention_of(run, convention)
         self.folder = evaluate.folder_of(run, self.convention)
         self.results = evaluate.read(run, "results", self.convention)
         self.means = evaluate.read(run, "model_metrics", self.convention)
@@ -50,148 +48,213 @@ class _Report:
         self.paired = figure_tables.paired_users(run)
         self.systems = list(dict.fromkeys(str(name) for name in self.results["model"]))
         self.plan: Plan = statistics.plan_for(plan, self.systems, self.convention, self.scores)
-        self._read = {"results": self.results, "model_metrics": self.means}
+        self._tables = {"results": self.results, "model_metrics": self.means}
 
-    def sections(self) -> Iterator[tuple[str, str, str]]:
-        """Title, anchor and HTML of the parts of the page, in order; empty for judges without any."""
-        yield "Findings", "findings", self._findings()
-        yield "Scores", "scores", self._scores()
-        yield "Conclusions", "conclusions", self._conclusions()
-        yield "Judges", "judges", self._judges()
-        yield "Sessions to read", "sessions", self._sessions()
-        yield "Figures", "figures", self._figures()
-        yield "All metrics", "metrics", self._metrics()
-        meaning = base.describe()[["short", "metric", "range", "direction", "mark", "source"]]
-        meaning = meaning[meaning["metric"].isin(set(self.means["metric"]))]
-        yield "What the metrics mean", "meaning", table(_headed(meaning))
-        rule = evaluate.entry(self.run, self.convention)["parameters"]
-        yield "Convention", "convention", table(_flat(rule))
-        yield "How it was made", "manifest", self._made()
+    @cached_property
+    def battery(self) -> stats.Battery:
+        """The tests of the plan."""
+        return stats.battery(self.scores, self.plan)
 
-    def _findings(self) -> str:
-        """The sentences with which notebook 05 ends, from the same tables."""
-        told = findings.summary(self.run, self.convention)
-        how = "scenarios are resampled as pairs" if self.paired else "systems are independent samples"
-        return quiet(f"Each with its 95 % interval; {how}.") + bullets(told)
+    def table(self, name: str) -> pd.DataFrame:
+        """A table behind a figure, read once; power and paired effects are those of the report's own plan."""
+        if name not in self._tables:
+            self._tables[name] = figure_tables.read(self.run, name, self.convention, self.plan)
+        return self._tables[name]
+
+    def figures(self, names: Sequence[str]) -> Markup:
+        """The figures that the run has data for, as PNGs inside the page; the caption is their text form."""
+        drawn = []
+        for name in names:
+            try:
+                frames = [self.table(table) for table in figures.FIGURES.get(name).facts["tables"]]
+                drawn.append(figure(name, *frames))
+            except NoDataError:
+                continue
+        return Markup("\n").join(drawn)
 
     def lead(self) -> str:
         """One sentence: systems, users, sessions and convention."""
-        scenarios = self.results["session_id"].nunique()
-        who = f"{len(self.systems)} systems met the same" if len(self.systems) > 1 else "One system met"
+        users = f"{self.results['session_id'].nunique()} simulated users"
+        who = f"{len(self.systems)} systems met the same {users}"
         if not self.paired:
-            who = f"{len(self.systems)} systems met different users, in all"
-        text = f"{who} {scenarios} simulated users: {len(self.results)} sessions, scored under the convention"
-        return html.escape(f"{text} {self.convention!r}.")
+            who = f"{len(self.systems)} systems met different users, in all {users}"
+        elif len(self.systems) == 1:
+            who = f"One system met {users}"
+        return f"{who}: {len(self.results)} sessions, scored under the convention {self.convention!r}."
 
-    def _scores(self) -> str:
-        names = [self.plan.primary_outcome, *self.plan.secondary_outcomes]
-        board = shown.scoreboard(self.means, names).set_axis(["system", *map(_label, names)], axis=1)
-        board[board.columns[1:]] = board[board.columns[1:]].map(_signs)
-        note = "Mean with 95 % interval, scenarios resampled; best first by the first column."
-        if any(base.DAGGER in base.get(name).label for name in self.means["metric"].unique()):
-            note += f" {base.DAGGER_NOTE}."
-        return f"{''.join(self._drawn(_FIRST))}{quiet(note)}{table(board)}"
-
-    def _conclusions(self) -> str:
-        """The plan, the conclusions of the tests in words, and the tables behind them."""
-        plan = self.plan
-        declared = f"<h3>Declared beforehand</h3>{table(statistics.plan_table(plan))}"
-        if len(self.systems) < 2:
-            return quiet("No tests: they compare systems, and the run has one.") + declared
-        ladder = stats.ladder(self.scores, plan)
-        leaders = statistics.tidy(ladder.leaderboard)
-        note = "Generated from the tests of the declared plan. The smallest difference in "
-        note += f"{_label(plan.primary_outcome)} that matters is {plan.smallest_effect:g}."
-        told = quiet(note) + bullets(stats.conclusions(ladder, plan)) + declared
-        contrasts = table(_headed(statistics.confirmatory(ladder.pairwise)))
-        ranks = quiet("Systems that share a letter are not shown to differ.") + table(_headed(leaders))
-        return f"{told}<h3>Declared contrasts</h3>{contrasts}<h3>Ranks</h3>{ranks}"
-
-    def _judges(self) -> str:
-        """Judge means with their numbers of sessions, and how far judges agree; nothing without judges."""
-        judged = self.means[self.means["metric"].isin(CONSTRUCTS)]
-        if judged.empty:
-            return ""
-        shown = judged[["model", "metric", "mean", "low", "high", "n", "n_missing", "mark"]]
-        shown = shown.rename(columns={"model": "system", "metric": "construct", "n_missing": "missing"})
-        note = "Means over sessions; n counts sessions with a score, the others are missing, never 0."
-        means = quiet(note) + table(_headed(statistics.tidy(shown)))
-        reliable = table(_headed(statistics.tidy(judging.reliability_of(self.run))))
-        return f"{means}<h3>Reliability of the judges</h3>{reliable}"
-
-    def _sessions(self) -> str:
-        """For each system its lowest, middle and highest session by the primary outcome, as links."""
-        outcome = self.plan.primary_outcome
-        rows = []
-        for system, mine in self.results.groupby("model", sort=False):
-            ranked = mine[mine[outcome].notna()].sort_values([outcome, "session_id"], kind="stable")
-            places = {"lowest": 0, "middle": len(ranked) // 2, "highest": -1} if len(ranked) else {}
-            links = {name: _link(str(system), ranked.iloc[k], outcome) for name, k in places.items()}
-            rows.append({"system": system, "lowest": None, "middle": None, "highest": None, **links})
-        text = f"By {_label(outcome)}. Averages hide what a system does; "
-        text += "read some sessions before trusting them."
-        if not (self.folder / "trace" / "index.html").is_file():
-            text += f" The links need the trace: python -m crs_lib show trace --run {self.run}"
-        return quiet(text) + table(pd.DataFrame(rows))
-
-    def _figures(self) -> str:
-        known = [name for name in registered.names(simulate.STUDY) if name not in _FIRST]
-        diagrams = {name for name in known if not set(figures.FIGURES.get(name).facts["tables"]) - _DESIGN}
-        names = sorted(known, key=lambda name: name in diagrams)  # these hold no results
-        return "\n".join(self._drawn(names)) or quiet("The run has too little data for any figure.")
-
-    def _drawn(self, names: Sequence[str]) -> Iterator[str]:
-        """The figures that the run has data for, as PNGs inside the page; the caption is their text form."""
-        for name in names:
-            try:
-                frames = [self._table(table) for table in figures.FIGURES.get(name).facts["tables"]]
-                yield figure(name, *frames)
-            except NoDataError:
-                continue
-
-    def _table(self, name: str) -> pd.DataFrame:
-        """A table behind a figure, read once; power and paired effects are those of the report's own plan."""
-        if name not in self._read:
-            self._read[name] = figure_tables.read(self.run, name, self.convention, self.plan)
-        return self._read[name]
-
-    def _metrics(self) -> str:
-        """Every metric of every system, and in how many sessions it is undefined."""
-        named = self.means.copy()
-        named["shown"] = [Mean(*row) for row in self.means[["mean", "low", "high"]].itertuples(index=False)]
-        at = {"index": "metric", "columns": "model", "values": "shown"}
-        shown = named.pivot_table(**at, aggfunc="first", sort=False)[self.systems]
-        shown = shown.rename(index=_label).rename_axis(columns=None).reset_index()
-        gaps = self.means[self.means["n_missing"] > 0][["metric", "model", "n", "n_missing"]]
-        gaps = gaps.assign(metric=[_label(name) for name in gaps["metric"]])
-        gaps.columns = ["metric", "system", "sessions with a value", "without"]
-        missing = f"<h3>Undefined in some sessions</h3>{table(gaps)}" if len(gaps) else ""
-        note = "Mean with 95 % interval. What is undefined is left out and counted, never zero."
-        return quiet(note) + table(shown) + missing
-
-    def _made(self) -> str:
-        """Stages with their parameters, counts and files; code and packages."""
-        manifest, out = runs.read_manifest(simulate.STUDY, self.run), []
-        stages = sorted(manifest["stages"].items(), key=lambda one: (one[1].get("started", ""), one[0]))
-        for name, stage in stages:
-            facts = {"status": stage["status"], **stage.get("counts", {})}
-            if not name.startswith("evaluate"):  # whose parameters are a convention
-                facts |= stage.get("parameters", {})
-            files = pd.DataFrame(stage.get("outputs", {}).items(), columns=["file", "sha256"])
-            out.append(f"<h3>{html.escape(name)}</h3>{table(_flat(facts))}{table(files)}")
-        code = manifest.get("code") or {}
-        packages = {"code": code.get("commit", "unknown"), "changed since": code.get("dirty", "unknown")}
-        packages |= manifest.get("packages", {})
-        return "".join([*out, "<h3>Code and packages</h3>", table(_flat(packages))])
+    def sections(self) -> Iterator[Section]:
+        """The parts of the page in order; the body of one that the run has nothing for is empty."""
+        for entry in SECTIONS:
+            make: Callable[[Report], str] = entry.make
+            yield Section(entry.facts["title"], entry.name, make(self))
 
 
-def _link(system: str, row: pd.Series, outcome: str) -> Link:
+def write(run: str, plan: str = "movies", convention: str = "") -> Path:
+    """Write ``report.html`` beside the scores of a convention; returns its path.
+
+    Statistics follow the plan (``notebooks/plans/``). The same files give the same bytes. RunError without
+    scores, InputError: no plan.
+    """
+    report = Report(run, plan, convention)
+    page = document(f"Run {run}", _QUESTION, str(escape(report.lead())), report.sections())
+    with runs.only_one(paths.run_folder(simulate.STUDY, run)):
+        return tables.write_whole(report.folder / "report.html", page)
+
+
+@SECTIONS.register("findings", title="Findings", place=1)
+def _findings(report: Report) -> str:
+    """The sentences with which notebook 05 ends, from the same tables."""
+    units = "scenarios are resampled as pairs" if report.paired else "systems are independent samples"
+    sentences = findings.summary(report.run, report.convention)
+    return quiet(f"Each with its 95 % interval; {units}.") + bullets(sentences)
+
+
+@SECTIONS.register("scores", title="Scores", place=2)
+def _scores(report: Report) -> str:
+    """The outcomes of the plan, best system first, behind the first figures."""
+    names = report.plan.outcomes
+    scores = views.scoreboard(report.means, names).set_axis(["system", *map(label, names)], axis=1)
+    scores[scores.columns[1:]] = scores[scores.columns[1:]].map(_signs)
+    note = "Mean with 95 % interval, scenarios resampled; best first by the first column."
+    labels = [base.get(name).label for name in report.means["metric"].unique()]
+    if any(base.DAGGER in text for text in labels):
+        note += f" {base.DAGGER_NOTE}."
+    return report.figures(_FIRST) + quiet(note) + table(scores)
+
+
+@SECTIONS.register("conclusions", title="Conclusions", place=3)
+def _conclusions(report: Report) -> str:
+    """The plan, the verdicts on its contrasts, and the tables behind them."""
+    plan = report.plan
+    declared = subheading("Declared beforehand") + table(statistics.plan_table(plan))
+    if len(report.systems) < 2:
+        return quiet("No tests: they compare systems, and the run has one.") + declared
+    battery = report.battery
+    margin = (
+        f"The smallest difference in {label(plan.primary_outcome)} that matters is {plan.smallest_effect:g}."
+    )
+    parts = [
+        quiet(f"The verdict on each declared contrast, from the tests of the plan. {margin}"),
+        bullets(statistics.contrast_sentences(battery)),
+        declared,
+        subheading("Declared contrasts"),
+        table(_headed(statistics.confirmatory(battery.pairwise))),
+        subheading("All systems at once"),
+        table(_headed(statistics.tidy(battery.omnibus))),
+        subheading("Ranks"),
+        quiet("Systems that share a letter are not shown to differ."),
+        table(_headed(statistics.tidy(battery.leaderboard))),
+        subheading("What the tests assume"),
+        table(_headed(statistics.tidy(battery.assumptions))),
+        subheading("What so many scenarios can show"),
+        table(_headed(statistics.power_by_contrast(battery.power))),
+    ]
+    return Markup().join(parts)
+
+
+@SECTIONS.register("judges", title="Judges", place=4)
+def _judges(report: Report) -> str:
+    """Judge means with their numbers of sessions, and how far judges agree; nothing without judges."""
+    judged = report.means[report.means["metric"].isin(CONSTRUCTS)]
+    if judged.empty:
+        return ""
+    means = judged[["model", "metric", "mean", "low", "high", "n", "n_missing", "mark"]]
+    means = means.rename(columns={"model": "system", "metric": "construct", "n_missing": "missing"})
+    reliability = judging.reliability_of(report.run)
+    parts = [
+        quiet("Means over sessions; n counts sessions with a score, the others are missing, never 0."),
+        table(_headed(statistics.tidy(means))),
+        subheading("Reliability of the judges"),
+        table(_headed(statistics.tidy(reliability))),
+    ]
+    return Markup().join(parts)
+
+
+@SECTIONS.register("sessions", title="Sessions to read", place=5)
+def _sessions(report: Report) -> str:
+    """For each system its lowest, middle and highest session by the primary outcome, as links."""
+    outcome = report.plan.primary_outcome
+    rows = []
+    for system, sessions in report.results.groupby("model", sort=False):
+        ranked = sessions[sessions[outcome].notna()].sort_values([outcome, "session_id"], kind="stable")
+        links: list[Link | None] = [None, None, None]
+        if len(ranked):
+            links = [_link(str(system), ranked.iloc[k], outcome) for k in (0, len(ranked) // 2, -1)]
+        rows.append([system, *links])
+    note = f"By {label(outcome)}. Averages hide what a system does; read some sessions before trusting them."
+    if not (report.folder / "trace" / "index.html").is_file():
+        note += f" The links need the trace: python -m crs_lib show trace --run {report.run}"
+    return quiet(note) + table(pd.DataFrame(rows, columns=["system", "lowest", "middle", "highest"]))
+
+
+@SECTIONS.register("figures", title="Figures", place=6)
+def _figures(report: Report) -> str:
+    """Every other figure, those without results last."""
+    names = [name for name in registered.names(simulate.STUDY) if name not in _FIRST]
+    diagrams = [name for name in names if set(figures.FIGURES.get(name).facts["tables"]) <= _DESIGN]
+    results = [name for name in names if name not in diagrams]
+    drawn = report.figures([*results, *diagrams])
+    return drawn or quiet("The run has too little data for any figure.")
+
+
+@SECTIONS.register("metrics", title="All metrics", place=7)
+def _metrics(report: Report) -> str:
+    """Every metric of every system, and in how many sessions it is undefined."""
+    means = report.means.copy()
+    means["shown"] = list(itertools.starmap(Mean, means[["mean", "low", "high"]].to_numpy().tolist()))
+    wide = means.pivot_table(index="metric", columns="model", values="shown", aggfunc="first", sort=False)
+    shown = wide[report.systems].rename(index=label).rename_axis(columns=None).reset_index()
+    note = quiet("Mean with 95 % interval. What is undefined is left out and counted, never zero.")
+    gaps = means.loc[means["n_missing"] > 0, ["metric", "model", "n", "n_missing"]]
+    if gaps.empty:
+        return note + table(shown)
+    gaps["metric"] = gaps["metric"].map(label)
+    gaps.columns = pd.Index(["metric", "system", "sessions with a value", "without"])
+    return note + table(shown) + subheading("Undefined in some sessions") + table(gaps)
+
+
+@SECTIONS.register("meaning", title="What the metrics mean", place=8)
+def _meaning(report: Report) -> str:
+    """Range, direction and source of every metric of the run."""
+    meaning = base.describe()[["short", "metric", "range", "direction", "mark", "source"]]
+    return table(_headed(meaning[meaning["metric"].isin(set(report.means["metric"]))]))
+
+
+@SECTIONS.register("convention", title="Convention", place=9)
+def _convention(report: Report) -> str:
+    """The settings of the convention."""
+    return table(_flat(evaluate.entry(report.run, report.convention)["parameters"]))
+
+
+@SECTIONS.register("manifest", title="How it was made", place=10)
+def _made(report: Report) -> str:
+    """Stages with their parameters, counts and files; code and packages."""
+    manifest = runs.read_manifest(simulate.STUDY, report.run)
+    parts = []
+    for name, stage in sorted(manifest["stages"].items(), key=_began):
+        settings = {"status": stage["status"], **stage.get("counts", {})}
+        if not name.startswith("evaluate"):  # whose parameters are a convention
+            settings.update(stage.get("parameters", {}))
+        files = pd.DataFrame(stage.get("outputs", {}).items(), columns=["file", "sha256"])
+        parts += [subheading(name), table(_flat(settings)), table(files)]
+    code = manifest.get("code") or {}
+    packages = {"code": code.get("commit", "unknown"), "changed since": code.get("dirty", "unknown")}
+    packages.update(manifest.get("packages", {}))
+    return Markup().join([*parts, subheading("Code and packages"), table(_flat(packages))])
+
+
+def _began(stage: tuple[str, Mapping[str, Any]]) -> tuple[str, str]:
+    name, facts = stage
+    return facts.get("started", ""), name
+
+
+def _link(system: str, row: "pd.Series[Any]", outcome: str) -> Link:
     """A session in the trace, named with its score."""
     address = urlencode({"session": row["session_id"], "model": system})
     return Link(_signs(f"{row['session_id']} ({row[outcome]:.2f})"), f"trace/index.html#{address}")
 
 
-def _label(metric: str) -> str:
+def label(metric: str) -> str:
     """The metric's name in a table: its short name if that has three letters or more, with its dagger."""
     facts = base.get(metric)
     words = facts.short if len(facts.short) > 2 else metric.replace("_", " ")
@@ -202,7 +265,8 @@ def _headed(frame: pd.DataFrame) -> pd.DataFrame:
     """A table of statistics as a person reads it: columns in words, numbers to the right."""
     shown = frame.infer_objects()
     if "outcome" in shown:
-        shown["outcome"] = [_label(v) if v in base.METRICS else v for v in shown["outcome"]]
+        names = [label(name) if name in base.METRICS else name for name in shown["outcome"]]
+        shown["outcome"] = names
     return shown.rename(columns=heading)
 
 
@@ -211,9 +275,10 @@ def _signs(text: str) -> str:
     return text.replace("-0.000", "0.000").replace("-", "−")
 
 
-def _flat(facts: Mapping[str, Any]) -> pd.DataFrame:
+def _flat(settings: Mapping[str, Any]) -> pd.DataFrame:
     """Settings as two columns; lists and groups in words."""
-    return pd.DataFrame({"setting": list(facts), "value": [in_words(value) for value in facts.values()]})
+    values = [in_words(value) for value in settings.values()]
+    return pd.DataFrame({"setting": list(settings), "value": values})
 
 
 def in_words(value: Any, empty: str = "none") -> str:
@@ -221,7 +286,9 @@ def in_words(value: Any, empty: str = "none") -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {in_words(part)}" for name, part in value.items()) or empty
     if isinstance(value, list | tuple):
-        return ", ".join(map(in_words, value)) or "none"
+        return ", ".join(in_words(part) for part in value) or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:g}" if isinstance(value, float) else str(value) or "none"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value) or "none"

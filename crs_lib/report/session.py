@@ -5,7 +5,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.core.text import printable
@@ -13,55 +13,79 @@ from crs_lib.evaluate.scorer import Scorer
 from crs_lib.metrics import base
 
 Row = Mapping[str, Any]
+Json = dict[str, Any]
+Constraint = list[str]  # field and value
 TITLE = "title"
+_CLOSING = {"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"}  # what could close a script element
+_JUDGED = ("judge", "construct", "sample", "score", "flag", "evidence")
+_KEPT_TEXTS = 20_000
 
 
 def number(value: Any) -> float | None:
     """The value with four decimals; None for what is missing or no finite number."""
     if value is None or isinstance(value, str | bool):
         return None
-    found = float(value)
-    return round(found, 4) + 0.0 if math.isfinite(found) else None
+    size = float(value)
+    return round(size, 4) + 0.0 if math.isfinite(size) else None
 
 
-def script(call: str, *values: Any) -> bytes:
+def script(call: str, *values: object) -> bytes:
     """``call(value, …);`` as the bytes of a JavaScript file; no ``<`` stays to close its element."""
-    shown = ",".join(json.dumps(value, ensure_ascii=False, separators=(",", ":")) for value in values)
-    for character, escape in (("<", "\\u003c"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029")):
-        shown = shown.replace(character, escape)
-    return f"{call}({shown});\n".encode("utf-8", "backslashreplace")
+    texts = [json.dumps(value, ensure_ascii=False, separators=(",", ":")) for value in values]
+    text = ",".join(texts)
+    for character, escape in _CLOSING.items():
+        text = text.replace(character, escape)
+    return f"{call}({text});\n".encode("utf-8", "backslashreplace")
 
 
-def _lean(record: Mapping[str, Any]) -> dict[str, Any]:
+def _lean(record: Row) -> Json:
     """The record without keys whose value is empty or False; a zero stays: it is a value."""
-    return {name: v for name, v in record.items() if v not in (None, "", [], {}) and v is not False}
+    lean = {}
+    for name, value in record.items():
+        if value is not None and value is not False and value not in ("", [], {}):
+            lean[name] = value
+    return lean
 
 
-def _pieces(text: str, found: Iterable[tuple[int, int, str, str, str]]) -> list[Any]:
-    """The text cut where findings begin and end: strings, and ``[string, [finding, …]]``. ``found`` are
-    (start, end, field, value, rejection or ""), overlaps allowed. A finding is ``[field]`` where the value is
-    the stretch itself, else ``[field, value]``, with the reason as third where it was rejected.
-    """
-    spans = [span for span in found if 0 <= span[0] < span[1] <= len(text)]
-    cuts = sorted({0, len(text), *(end for span in spans for end in span[:2])})
-    out: list[Any] = []
-    for start, end in itertools.pairwise(cuts):
+class Stretch(NamedTuple):
+    """A finding in a text: where it stands, the field and value, and why it was rejected, if it was."""
+
+    start: int
+    end: int
+    field: str
+    value: str
+    rejected: str = ""
+
+    def shown(self, text: str) -> list[str]:
+        """``[field]`` where the value is the text, else ``[field, value]``, with the reason as third."""
+        if self.rejected:
+            return [self.field, self.value, self.rejected]
+        return [self.field] if self.value == text else [self.field, self.value]
+
+
+def pieces(text: str, stretches: Iterable[Stretch]) -> list[Any]:
+    """The text cut where findings begin and end: strings, and ``[string, [finding, …]]``; overlaps count."""
+    inside = [stretch for stretch in stretches if 0 <= stretch.start < stretch.end <= len(text)]
+    cuts = {0, len(text)}
+    for stretch in inside:
+        cuts.update((stretch.start, stretch.end))
+    parts: list[Any] = []
+    for start, end in itertools.pairwise(sorted(cuts)):
         part = text[start:end]
-        over = [_finding(part, *span[2:]) for span in spans if span[0] <= start and end <= span[1]]
-        out.append([part, over] if over else part)
-    return out
+        over = [one.shown(part) for one in inside if one.start <= start and end <= one.end]
+        parts.append([part, over] if over else part)
+    return parts
 
 
-def _finding(part: str, field: str, value: str, rejected: str) -> list[str]:
-    return [field, value, rejected] if rejected else [field] if value == part else [field, value]
-
-
-def _constraint_list(constraints: Any) -> list[list[str]]:
+def _constraint_list(constraints: object) -> list[Constraint]:
     """Constraints as ``[field, value]``, one entry a value; an empty list where there are none."""
     if not isinstance(constraints, Mapping):
         return []
-    several = {n: v if isinstance(v, list | tuple) else [v] for n, v in constraints.items()}
-    return [[str(n), str(one)] for n, values in several.items() for one in values if one not in (None, "")]
+    entries = []
+    for name, value in constraints.items():
+        values = value if isinstance(value, list | tuple) else [value]
+        entries += [[str(name), str(single)] for single in values if single not in (None, "")]
+    return entries
 
 
 class SessionView:
@@ -71,138 +95,178 @@ class SessionView:
         self.scorer = scorer
         self.catalog = scorer.grounder.catalog
         self.metrics = [base.get(name).name for name in metrics]
-        self.text = lru_cache(20_000)(self._cut)
+        self.text = lru_cache(_KEPT_TEXTS)(self._cut)
 
     def record(
         self, dialogue: Dialogue, turns: Sequence[Row], shifts: Sequence[Row], judge: Row | None = None
-    ) -> dict[str, Any]:
+    ) -> Json:
         """A session: who, what it wanted, its turns. ``turns`` and ``shifts`` are its scored rows."""
-        scored = {int(row["turn"]): row for row in turns}
-        after = {int(row["turn"]): row for row in shifts}
+        scores = {int(row["turn"]): row for row in turns}
+        shift_scores = {int(row["turn"]): row for row in shifts}
         events = {int(event["turn"]): event for event in dialogue.shift_events if "turn" in event}
         history = _History()
         shown = []
         for pair in dialogue.pairs():
-            shift = _shift(pair.turn, events.get(pair.turn), after.get(pair.turn, {}), pair)
-            shown.append(self._turn(pair, shift, scored.get(pair.turn, {}), history))
-        who = {"id": dialogue.session_id, "model": dialogue.model_name, "genre": dialogue.true_genre or ""}
-        return {**who, "turns": shown, "judge": _judge_notes(judge)}
+            shift = _shift(pair, events.get(pair.turn), shift_scores.get(pair.turn, {}))
+            shown.append(self._turn(pair, shift, scores.get(pair.turn, {}), history))
+        return {
+            "id": dialogue.session_id,
+            "model": dialogue.model_name,
+            "genre": dialogue.true_genre or "",
+            "turns": shown,
+            "judge": _judge_notes(judge),
+        }
 
-    def film(self, item: int) -> dict[str, Any]:
+    def film(self, item: int) -> Json:
         """A film's title, year and values by field."""
         film = self.catalog.items[item]
         values = {name: list(values) for name, values in film.values.items() if values}
         return {"title": film.title, "year": film.year, "values": values}
 
     def _cut(self, text: str) -> list[Any]:
-        """:func:`_pieces` of an utterance: concepts, rejected matches with their reason, titles."""
-        found = [(m.start, m.end, m.field, m.value, m.rejected) for m in self.scorer.grounder.audit(text)]
-        titles = self.scorer.grounder.titles(text)
-        found += [(t.start, t.end, TITLE, self.catalog.items[t.item].title, "") for t in titles]
-        return _pieces(text, found)
+        """:func:`pieces` of an utterance: concepts, rejected matches with their reason, titles."""
+        grounder = self.scorer.grounder
+        stretches = []
+        for match in grounder.audit(text):
+            stretches.append(Stretch(match.start, match.end, match.field, match.value, match.rejected))
+        for title in grounder.titles(text):
+            stretches.append(Stretch(title.start, title.end, TITLE, self.catalog.items[title.item].title))
+        return pieces(text, stretches)
 
-    def _turn(
-        self, pair: Pair, shift: dict[str, Any] | None, row: Row, history: "_History"
-    ) -> dict[str, Any]:
-        meta, log = pair.user.user_meta, pair.system.meta
-        constraints, avoid = _constraint_list(meta.get("constraints")), _constraint_list(meta.get("avoid"))
-        shown = self._films(pair, constraints, avoid, history)
-        return _lean({
-            "turn": pair.turn, "act": str(meta.get("stage") or ""),
-            "user": self.text(pair.user.text), "system": self.text(pair.system.text),
-            "constraints": constraints, "avoid": avoid, "answers": meta.get("n_answers"),
-            "believes": _constraint_list(log.get("constraints")), "shift": shift, "films": shown,
+    def _turn(self, pair: Pair, shift: Json | None, row: Row, history: "_History") -> Json:
+        user, log = pair.user.user_meta, pair.system.meta
+        constraints = _constraint_list(user.get("constraints"))
+        avoid = _constraint_list(user.get("avoid"))
+        record = {
+            "turn": pair.turn,
+            "act": str(user.get("stage") or ""),
+            "user": self.text(pair.user.text),
+            "system": self.text(pair.system.text),
+            "constraints": constraints,
+            "avoid": avoid,
+            "answers": user.get("n_answers"),
+            "believes": _constraint_list(log.get("constraints")),
+            "shift": shift,
+            "films": self._films(pair, constraints, avoid, history),
             "unknown": [str(title) for title in log.get("hallucinated_titles") or ()],
             "calls": [_tool_call(call) for call in log.get("tool_calls") or ()],
             "scores": [number(row.get(name)) for name in self.metrics],
             "undefined": str(row.get("undefined") or ""),
             "missing": [str(key) for key in row.get("missing_concepts", ())],
             "added": [str(key) for key in row.get("hallucinated_concepts", ())],
-        })  # fmt: skip
+        }
+        return _lean(record)
 
     def _films(
-        self, pair: Pair, constraints: list[list[str]], avoid: list[list[str]], history: "_History"
-    ) -> list[dict[str, Any]]:
-        """The films of a reply: which constraints each meets, what it has that was dropped or is not wanted.
-        "Dropped" is as in the score of leakage: a constraint or excluded before, and no constraint now.
-        """
-        now, out = self._coded(constraints), self._coded(avoid)
-        before = history.dropped | history.constraints | out
-        history.dropped = {code: constraint for code, constraint in before.items() if code not in now}
-        history.constraints = now
-        shown = []
+        self, pair: Pair, constraints: list[Constraint], avoid: list[Constraint], history: "_History"
+    ) -> list[Json]:
+        """The films of a reply: the constraints each meets, what it has that was dropped or is not wanted."""
+        excluded = self._coded(avoid)
+        history.turn(self._coded(constraints), excluded)
+        codes = [self._code(constraint) for constraint in constraints]
+        films = []
         for item in self.scorer.items(pair):
             facts = self.catalog.fact_sets[item]
-            shown.append({"film": item} | _lean({
-                "met": [None if (code := self._code(c)) is None else code in facts for c in constraints],
-                "avoided": [constraint for code, constraint in out.items() if code in facts],
-                "dropped": [w for code, w in history.dropped.items() if code in facts and code not in out],
+            dropped = []
+            for code, constraint in history.dropped.items():
+                if code in facts and code not in excluded:
+                    dropped.append(constraint)
+            film = {
+                "met": [None if code is None else code in facts for code in codes],
+                "avoided": [constraint for code, constraint in excluded.items() if code in facts],
+                "dropped": dropped,
                 "again": item in history.seen,
-            }))  # fmt: skip
-        history.seen.update(film["film"] for film in shown)
-        return shown
+            }
+            films.append({"film": item, **_lean(film)})
+        history.seen.update(film["film"] for film in films)
+        return films
 
-    def _code(self, constraint: Sequence[str]) -> int | None:
+    def _code(self, constraint: Constraint) -> int | None:
         """The concept code of a constraint; None for what the catalogue lacks or scoring leaves aside."""
         name, value = constraint
-        active = name in self.scorer.grounder.active_fields
-        return self.catalog.known_code(name, value) if active else None
+        if name not in self.scorer.grounder.active_fields:
+            return None
+        return self.catalog.known_code(name, value)
 
-    def _coded(self, constraints: list[list[str]]) -> dict[int, list[str]]:
+    def _coded(self, constraints: list[Constraint]) -> dict[int, Constraint]:
         """The constraints that have a code, by it."""
-        return {code: one for one in constraints if (code := self._code(one)) is not None}
+        coded = {}
+        for constraint in constraints:
+            code = self._code(constraint)
+            if code is not None:
+                coded[code] = constraint
+        return coded
 
 
 class _History:
     """The history of a session: constraints by code, those dropped, films recommended before."""
 
     def __init__(self) -> None:
-        self.constraints: dict[int, list[str]] = {}
-        self.dropped: dict[int, list[str]] = {}
+        self.constraints: dict[int, Constraint] = {}
+        self.dropped: dict[int, Constraint] = {}
         self.seen: set[int] = set()
 
+    def turn(self, constraints: dict[int, Constraint], excluded: dict[int, Constraint]) -> None:
+        """Go on to a turn: what was a constraint or excluded before, and is no constraint now, is dropped.
 
-def _tool_call(call: Row) -> dict[str, Any]:
-    """An agent's tool call: name, arguments as text, what it found, its fault; nothing steers a terminal."""
-    told = call.get("arguments") or {}
-    written = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in told.items())
-    return _lean({
-        "call": printable(f"{call.get('name')}({written})"), "found": call.get("n_found"),
-        "films": [str(one) for one in call.get("films") or ()],
-        "notes": [printable(str(one)) for one in call.get("notes") or ()],
+        That is what the score of leakage counts.
+        """
+        before = {**self.dropped, **self.constraints, **excluded}
+        self.dropped = {code: entry for code, entry in before.items() if code not in constraints}
+        self.constraints = constraints
+
+
+def _tool_call(call: Row) -> Json:
+    """An agent's tool call: name, arguments as text, what came of it, fault; nothing steers a terminal."""
+    arguments = []
+    for name, value in (call.get("arguments") or {}).items():
+        arguments.append(f"{name}={json.dumps(value, ensure_ascii=False)}")
+    record = {
+        "call": printable(f"{call.get('name')}({', '.join(arguments)})"),
+        "found": call.get("n_found"),
+        "films": [str(film) for film in call.get("films") or ()],
+        "notes": [printable(str(note)) for note in call.get("notes") or ()],
         "fault": printable(str(call.get("error") or "")),
-    })  # fmt: skip
+    }
+    return _lean(record)
 
 
-def _shift(turn: int, event: Row | None, row: Row, pair: Pair) -> dict[str, Any] | None:
+def _shift(pair: Pair, event: Row | None, row: Row) -> Json | None:
     """The change at a shift and how soon replies followed; None where the constraints did not shift."""
-    if event is None and pair.user.user_meta.get("shift_event") is not True:
+    log = pair.user.user_meta
+    if event is None and log.get("shift_event") is not True:
         return None
-    event = event or pair.user.user_meta.get("shift_event_obj") or {}
+    event = event or log.get("shift_event_obj") or {}
     bridge = [event.get("bridge_field"), event.get("bridge_value")]
     return {
         "type": str(event.get("type") or "shift"),
-        **{name: _constraint_list(event.get(name)) for name in ("added", "dropped", "avoid")},
+        "added": _constraint_list(event.get("added")),
+        "dropped": _constraint_list(event.get("dropped")),
+        "avoid": _constraint_list(event.get("avoid")),
         "bridge": [str(part) for part in bridge] if all(bridge) else None,
-        **{way: str(event.get(f"{way}_anchor") or event.get(f"{way}_focus") or "") for way in ("from", "to")},
-        "answers": event.get("n_answers"), "watched": number(row.get("watched")),
-        "films": _recovery(row, "item"), "text": _recovery(row, "text"),
-    }  # fmt: skip
+        "from": str(event.get("from_anchor") or event.get("from_focus") or ""),
+        "to": str(event.get("to_anchor") or event.get("to_focus") or ""),
+        "answers": event.get("n_answers"),
+        "watched": number(row.get("watched")),
+        "films": _recovery(row, "item"),
+        "text": _recovery(row, "text"),
+    }
 
 
 def _recovery(row: Row, kind: str) -> list[Any] | None:
     """``[within the window?, replies until recovery or None]``; None where it was not scored."""
-    known = f"recovered_{kind}" in row
-    return [bool(row[f"recovered_{kind}"]), number(row.get(f"delay_{kind}"))] if known else None
+    if f"recovered_{kind}" not in row:
+        return None
+    return [bool(row[f"recovered_{kind}"]), number(row.get(f"delay_{kind}"))]
 
 
-def _judge_notes(record: Row | None) -> dict[str, Any] | None:
+def _judge_notes(record: Row | None) -> Json | None:
     """A session's judge record as shown: mean of each construct, every single score; None without any."""
     if not record:
         return None
     means = {str(name): number(value) for name, value in (record.get("judge") or {}).items()}
-    keep = ("judge", "construct", "sample", "score", "flag", "evidence")
-    notes = [{name: score.get(name) for name in keep} for score in record.get("scores") or ()]
-    if not notes and all(value is None for value in means.values()):
-        return None
-    return {"means": means, "notes": notes}
+    notes = []
+    for score in record.get("scores") or ():
+        notes.append({name: score.get(name) for name in _JUDGED})
+    scored = any(value is not None for value in means.values())
+    return {"means": means, "notes": notes} if notes or scored else None

@@ -3,7 +3,7 @@
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec
+from typing import ParamSpec
 
 import pandas as pd
 
@@ -17,289 +17,342 @@ from crs_lib.figures.recovery import waiting
 from crs_lib.metrics.base import LOWER
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.simulate import voices
-from crs_lib.stats import (
-    Battery as Ladder,
-)
-from crs_lib.stats import (
-    Design,
-    Estimate,
-    Finding,
-    conclusions_by_subject,
-    cost_interval,
-    finding_none,
-    listed,
-)
-from crs_lib.stats.estimate import p_in_words
+from crs_lib.stats import Battery, Design, Estimate, cost_interval, p_in_words
+from crs_lib.stats.estimate import VERDICTS, signed
 from crs_lib.stats.mixed import mixed_model
-from crs_lib.stats.plan import Plan, read_plan
+from crs_lib.stats.plan import CONFIRMATORY, EXPLORATORY, Plan, read_plan
 from crs_lib.stats.power import contrast_curves
 from crs_lib.stats.survival import hazard_ratios
 
 # Where power is computed: numbers of scenarios, and effects as multiples of the smallest that matters.
 SCENARIOS = (5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 400, 500, 750, 1000, 1500, 2000)
 TIMES = (0.5, 1.0, 2.0)
+_SURE = 0.99  # power from which more scenarios add nothing to a curve
 _P = ParamSpec("_P")
 _WHOLE = ("rank", "rank_low", "rank_high", "n", "n_pairs", "n_missing", "df1", "df2", "sessions_needed")
 _BOARD = ["system", "mean", "low", "high", "rank_low", "rank_high", "tied", "n", "note"]
 
 
 def _noted(make: Callable[_P, pd.DataFrame]) -> Callable[_P, pd.DataFrame]:
-    """The table of a function, or a note where what it is given allows none."""
+    """The table of a function, or a note where what it gets allows none."""
 
     @functools.wraps(make)
-    def made(*given: _P.args, **options: _P.kwargs) -> pd.DataFrame:
+    def table(*args: _P.args, **options: _P.kwargs) -> pd.DataFrame:
         try:
-            return make(*given, **options)
+            return make(*args, **options)
         except InputError as error:
             return pd.DataFrame({"note": [str(error)]})
 
-    return made
+    return table
 
 
 def stats_frame(results: pd.DataFrame) -> pd.DataFrame:
     """Session scores as statistics take them: system, scenario, one column per metric that the run has.
+
     Judges' constructs are among the columns where any session has a score.
     """
     judged, constructs = with_judges(results)
-    names = [*(name for name in metrics.scored_names() if name in results), *constructs]
-    found = judged[["model", "session_id", *names]].astype(dict.fromkeys(names, float))
-    found.columns = pd.Index(["system", "scenario", *(name.removeprefix(PREFIX) for name in names)])
-    return found
+    names = [name for name in metrics.scored_names() if name in results]
+    names += constructs
+    scores = judged[["model", "session_id", *names]].astype(dict.fromkeys(names, float))
+    outcomes = [name.removeprefix(PREFIX) for name in names]
+    return scores.set_axis(["system", "scenario", *outcomes], axis=1)
 
 
 def plan_for(
     name: str, systems: Sequence[str], convention: str = "default", scores: pd.DataFrame | None = None
 ) -> Plan:
-    """The declared plan ``notebooks/plans/<name>.yaml``, cut down to what is at hand. Contrasts are those
-    between the ``systems``; where none is declared, all pairs, and the pairs of each outcome are a family
-    (Holm). Under a convention of the thesis the outcomes are the convention's. With ``scores`` (a
-    :func:`stats_frame`) outcomes without any value are left out and judges' constructs join. Raises
-    InputError for a plan that does not exist or that cannot be read.
+    """The declared plan ``notebooks/plans/<name>.yaml``, cut down to what is at hand.
+
+    Contrasts are those between the ``systems``; where none is declared, all pairs, and the pairs of each
+    outcome are a family (Holm). Under a convention of the thesis the outcomes are the convention's. With
+    ``scores`` (a :func:`stats_frame`) outcomes without any value are left out and judges' constructs join.
+    Raises InputError for a plan that does not exist or that cannot be read.
     """
     path = paths.notebooks() / "plans" / f"{name}.yaml"
     if not path.is_file():
-        known = ", ".join(sorted(p.stem for p in path.parent.glob("*.yaml")))
-        raise InputError(f"no analysis plan {name!r}; give one of {known}, or add {path.name}")
+        plans = sorted(plan.stem for plan in path.parent.glob("*.yaml"))
+        raise InputError(f"no analysis plan {name!r}; give one of {', '.join(plans)}, or add {path.name}")
     plan = _with_outcomes(read_plan(safety.read_yaml(path)), convention, scores)
     usable = tuple(pair for pair in plan.contrasts if set(pair) <= set(systems))
     if usable or len(systems) < 2:
         return plan.changed(contrasts=usable)
-    every = tuple(itertools.combinations(systems, 2))
-    return plan.changed(contrasts=every, families=dict.fromkeys(plan.families, "holm"), all_pairs=True)
+    pairs = tuple(itertools.combinations(systems, 2))
+    return plan.changed(contrasts=pairs, families=dict.fromkeys(plan.families, "holm"), all_pairs=True)
 
 
 def _with_outcomes(plan: Plan, convention: str, scores: pd.DataFrame | None) -> Plan:
     """The plan on the outcomes of a convention, those without a value left out."""
-    declared = layout.outcomes(convention) if layout.is_thesis(convention) else plan.outcomes
+    declared = plan.outcomes
+    if layout.is_thesis(convention):
+        declared = layout.outcomes(convention)
+    ability = plan.ability
     if scores is not None:
-        known = [name for name in scores if scores[name].notna().any()]
-        declared = (*(n for n in declared if n in known), *(n for n in known if n in CONSTRUCTS)) or declared
+        present = [name for name in scores if scores[name].notna().any()]
+        usable = [name for name in declared if name in present]
+        usable += [name for name in present if name in CONSTRUCTS]
+        declared = tuple(usable) or declared
+        if ability not in scores:
+            ability = ""
     lower = [name for name in declared if metrics.get(name).direction == LOWER]
-    ability = plan.ability if scores is None or plan.ability in scores else ""
+    if declared[0] != plan.primary_outcome:
+        ability = ""
     return plan.changed(
-        primary_outcome=declared[0], secondary_outcomes=declared[1:], lower_is_better=tuple(lower),
-        ability=ability if declared[0] == plan.primary_outcome else "",
-    )  # fmt: skip
+        primary_outcome=declared[0],
+        secondary_outcomes=declared[1:],
+        lower_is_better=tuple(lower),
+        ability=ability,
+    )
 
 
 def plan_table(plan: Plan) -> pd.DataFrame:
     """The plan as two columns: the item declared, and its value."""
-    contrasts = "; ".join(f"{a} against {b}" for a, b in plan.contrasts) or "none for these systems"
+    contrasts = "; ".join(f"{a} against {b}" for a, b in plan.contrasts)
     if plan.all_pairs:
         contrasts = f"none declared for these systems: all {len(plan.contrasts)} pairs, within each outcome"
-    rows = {
-        "primary outcome": plan.primary_outcome, "secondary outcomes": ", ".join(plan.secondary_outcomes),
-        "contrasts": contrasts, "correction, confirmatory": plan.families["confirmatory"],
-        "correction, exploratory": plan.families["exploratory"],
-        "smallest effect that matters": f"{plan.smallest_effect:g}", "level": f"{plan.alpha:g}",
-    }  # fmt: skip
+    rows = [
+        ("primary outcome", plan.primary_outcome),
+        ("secondary outcomes", ", ".join(plan.secondary_outcomes)),
+        ("contrasts", contrasts or "none for these systems"),
+        ("correction, confirmatory", plan.families[CONFIRMATORY]),
+        ("correction, exploratory", plan.families[EXPLORATORY]),
+        ("smallest effect that matters", f"{plan.smallest_effect:g}"),
+        ("level", f"{plan.alpha:g}"),
+    ]
     if plan.primary_outcome != "shift_cost":
-        rows["adaptation"] = "not tested: a shift cost needs straight users, and these scores have none"
-    return pd.DataFrame({"declared": list(rows), "how": list(rows.values())})
+        lack = "not tested: a shift cost needs straight users, and these scores have none"
+        rows.append(("adaptation", lack))
+    return pd.DataFrame(rows, columns=["declared", "how"])
 
 
 def tidy(frame: pd.DataFrame, columns: Sequence[str] = ()) -> pd.DataFrame:
-    """A frame without empty columns: p-values (``p``, ``p_…``) in words, counts as whole numbers. Notes are
-    kept where there are any. ``p_best`` is no p-value but a share of draws, and stays a number.
+    """A frame without empty columns: p-values (``p``, ``p_…``) in words, counts as whole numbers.
+
+    Notes stay where there are any. ``p_best`` is no p-value but a share of draws, and stays a number.
     """
     shown = frame[list(columns)] if columns else frame
     shown = shown.replace("", pd.NA).dropna(axis=1, how="all").reset_index(drop=True)
     for name in shown.columns:
         if name == "p" or (name.startswith("p_") and name != "p_best"):
-            shown[name] = ["" if pd.isna(p) else p_in_words(float(p)) for p in shown[name]]
+            shown[name] = shown[name].map(_p_cell)
     shown = shown.astype(object).where(shown.notna(), "")
     for name in shown.columns.intersection(_WHOLE):
-        shown[name] = [int(v) if isinstance(v, float) and v.is_integer() else v for v in shown[name]]
+        shown[name] = shown[name].map(_whole_cell)
     return shown
+
+
+def _p_cell(p: float) -> str:
+    return "" if pd.isna(p) else p_in_words(float(p))
+
+
+def _whole_cell(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def confirmatory(pairwise: pd.DataFrame) -> pd.DataFrame:
     """The declared contrasts on the primary outcome: difference, interval, both tests corrected, verdict."""
-    mine = pairwise[pairwise["family"] == "confirmatory"]
+    declared = pairwise[pairwise["family"] == CONFIRMATORY]
     tests = ["p_wilcoxon_adjusted", "p_brunner_munzel_adjusted", "p_equivalent_adjusted"]
-    return tidy(mine.reindex(columns=["a", "b", "diff", "low", "high", *tests, "verdict", "n"]))
+    return tidy(declared.reindex(columns=["a", "b", "diff", "low", "high", *tests, "verdict", "n"]))
 
 
-def held(ladder: Ladder, plan: Plan) -> Finding:
-    """How many declared contrasts differ, are equivalent and are not settled, and the largest difference."""
-    mine = ladder.declared
-    if mine.empty:
-        return finding_none("no declared contrast is between systems of this run")
-    apart = mine[mine["verdict"].isin(["higher", "lower"])].sort_values("diff", key=abs)
-    counts = {"differ/differs": len(apart)}
-    counts |= {words: int((mine["verdict"] == of).sum()) for of, words in _SETTLED}
-    parts = [f"{n} {words.split('/')[n == 1]}" for words, n in counts.items() if n]
-    told = f"Of {len(mine)} declared contrast{'s' * (len(mine) > 1)} {listed(parts)}"
-    told = told.replace("±", f"±{plan.smallest_effect:g}")
-    if len(apart):
-        last = apart.iloc[-1]
-        told += f"; the largest difference is {last['a']} less {last['b']}, {Estimate.of(last, 'diff')}"
-    return Finding(f"{told}.")
+def contrast_sentences(battery: Battery) -> list[str]:
+    """A line for each declared contrast: its verdict, the difference, the test that it rests on."""
+    sentences = []
+    for row in battery.declared.to_dict("records"):
+        pair = f"{row['a']} against {row['b']}: {row['verdict']}"
+        note = f"; {row['note']}" if row["note"] else ""
+        if pd.isna(row["diff"]) or row["verdict"] == "not compared":
+            sentences.append(f"{pair}{note}.")
+            continue
+        test = f"Wilcoxon {p_in_words(row['p_wilcoxon_adjusted'])}"
+        if "p_brunner_munzel_adjusted" in row:
+            test = f"Brunner–Munzel {p_in_words(row['p_brunner_munzel_adjusted'])}"
+        alike = p_in_words(row["p_equivalent_adjusted"])
+        tests = f"{test}, equivalence {alike}, corrected by {row['adjustment']}; {int(row['n'])} scenarios"
+        sentences.append(f"{pair}, {Estimate.of(row, 'diff')} ({tests}{note}).")
+    return sentences
 
 
-_SETTLED = (  # verdicts with their words for several contrasts and for one
-    ("equivalent", "are equivalent within ±/is equivalent within ±"),
-    ("not settled", "are not settled/is not settled"),
-    ("not compared", "are not compared/is not compared"),
-)
+def held(battery: Battery, plan: Plan) -> str:
+    """How many declared contrasts have each verdict."""
+    verdicts = battery.declared["verdict"]
+    counts = []
+    for word in VERDICTS:
+        n = int((verdicts == word).sum())
+        if n:
+            counts.append(f"{n} {word}")
+    words = ", ".join(counts) or "none between systems of this run"
+    return f"Declared contrasts on {plan.primary_outcome}, {len(verdicts)} in all: {words}."
 
 
-def board(ladder: Ladder, scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
+def board(battery: Battery, scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     """Systems by the primary outcome with ability, interval, ranks and letters; those not able come last.
+
     Ranked systems are compared over the ``n`` scenarios that all of them have.
     """
-    ranked = ladder.leaderboard.reindex(columns=_BOARD)
+    ranked = battery.leaderboard.reindex(columns=_BOARD)
     ranked = ranked[ranked["system"].notna()]
-    rest = ladder.means[~ladder.means["system"].isin(ranked["system"])].reindex(columns=_BOARD)
-    table = pd.concat([ranked, rest.assign(tied="not ranked")], ignore_index=True)
+    means = battery.means
+    others = means[~means["system"].isin(ranked["system"])].reindex(columns=_BOARD)
+    table = pd.concat([ranked, others.assign(tied="not ranked")], ignore_index=True)
     if plan.ability:
-        table.insert(1, plan.ability, table["system"].map(scores.groupby("system")[plan.ability].mean()))
+        ability = scores.groupby("system")[plan.ability].mean()
+        table.insert(1, plan.ability, table["system"].map(ability))
     return tidy(table)
 
 
 @_noted
 def costs_by_type(shifts: pd.DataFrame) -> pd.DataFrame:
     """The shift cost of every system with its 95 % interval: by type of a session's first shift, and later.
+
     ``refine`` is the control of the design and no change of mind; ``misfit`` is the part of the cost at first
     shifts that replies with films explain; windows of open scope have a column of their own. In brackets the
     most scenarios of a column; no interval where too few differ (:func:`crs_lib.stats.cost_interval`). A note
     without straight users.
     """
     if "shift_cost" not in shifts or shifts["shift_cost"].isna().all():
-        lack = "the run has no straight users, with whom a shift cost begins"
-        raise InputError(f"{lack}: arms shift and straight")
-    known = shifts.sort_values("turn").assign(first=lambda rows: ~rows.duplicated(["model", "session_id"]))
-    first, later = known[known["first"]], known[~known["first"] & (known["type"] != "refine")]
-    mine = first[first["primary"].astype(bool)]
-    parts = {"misfit": (mine, "misfit"), "later shifts": (later, "shift_cost")}
+        raise InputError(
+            "the run has no straight users, with whom a shift cost begins: arms shift and straight"
+        )
+    ordered = shifts.sort_values("turn").astype({"model": str})
+    later = ordered.duplicated(["model", "session_id"])
+    first = ordered[~later]
+    columns = []
+    for kind in sorted(set(first["type"]), key=lambda kind: (kind == "refine", kind)):
+        columns.append((kind, first[first["type"] == kind], "shift_cost"))
+    columns.append(("misfit", first[first["primary"].astype(bool)], "misfit"))
+    columns.append(("later shifts", ordered[later & (ordered["type"] != "refine")], "shift_cost"))
     if "open_scope_cost" in first and first["open_scope_cost"].notna().any():
-        parts["open scope"] = (first, "open_scope_cost")
-    kinds = sorted(set(first["type"]), key=lambda kind: (kind == "refine", kind))
-    table = pd.DataFrame(index=pd.Index(dict.fromkeys(known["model"].astype(str)), name="system"))
-    by_kind = {kind: (first[first["type"] == kind], "shift_cost") for kind in kinds}
-    for name, (part, value) in (by_kind | parts).items():
-        by = part.assign(model=part["model"].astype(str)).groupby(["model", "session_id"])[value].mean()
-        found = {model: cost_interval(of) for model, of in by.groupby(level=0)}
-        n = max((one.n for one in found.values()), default=0)
-        table[f"{name} ({n})"] = [_told(found.get(model)) for model in table.index]
-    return table.reset_index()
+        columns.append(("open scope", first, "open_scope_cost"))
+    table = pd.DataFrame({"system": ordered["model"].unique()})
+    for name, part, value in columns:
+        costs = part.groupby(["model", "session_id"])[value].mean().groupby(level=0)
+        intervals = {model: cost_interval(values) for model, values in costs}
+        n = max((interval.n for interval in intervals.values()), default=0)
+        table[f"{name} ({n})"] = [_shown(intervals.get(model)) for model in table["system"]]
+    return table
 
 
 def by_voice(results: pd.DataFrame, metric: str = "shift_cost") -> pd.DataFrame | None:
     """A metric of every system by the voice of its users, and by what voices are for; None for one voice.
+
     Means over scenarios with 95 % intervals; no interval where too few differ. No rule is tuned on voices for
     confirmation. Source: :func:`crs_lib.stats.cost_interval`.
     """
     if "voice" not in results or results["voice"].nunique() < 2:
         return None
-    known = results[results["voice"].isin(voices.names(voices.ALL))]
-    known = known.assign(use=[voices.every()[name].use for name in known["voice"]])
+    voiced = results[results["voice"].isin(voices.names(voices.ALL))]
+    uses = voiced["voice"].map(lambda name: voices.every()[name].use)
     rows = []
-    for name, mine in itertools.chain(known.groupby("use"), known.groupby("voice")):
-        row = {"voice": name, "scenarios": mine["session_id"].nunique()}
-        by = mine.groupby("model", sort=False)[metric]
-        rows.append(row | {model: _told(cost_interval(one.astype(float).dropna())) for model, one in by})
+    for name, part in itertools.chain(voiced.groupby(uses), voiced.groupby("voice")):
+        row: dict[str, object] = {"voice": name, "scenarios": part["session_id"].nunique()}
+        for model, values in part.groupby("model", sort=False)[metric]:
+            row[str(model)] = _shown(cost_interval(values.astype(float)))
+        rows.append(row)
     return pd.DataFrame(rows).reset_index(drop=True)
 
 
-def _told(found: Estimate | None) -> str:
-    if not found or not found.n:
+def _shown(mean: Estimate | None) -> str:
+    """A mean as a cell shows it: with its interval if there is one; empty without any value."""
+    if mean is None or mean.n == 0:
         return ""
-    return f"{found.value:z.2f}".replace("-", "−") if found.reason else str(found)
+    return signed(mean.value) if mean.reason else str(mean)
 
 
 def thesis_test(scores: pd.DataFrame, plan: Plan) -> str:
     """What the thesis's test says of the primary outcome, beside the tests that use the pairing."""
     tests = stats.anova_table(scores, [plan.primary_outcome]).set_index("test")
-    anova, note = tests.loc["one-way ANOVA"], tests.loc["one-way ANOVA", "note"]
+    anova = tests.loc["one-way ANOVA"]
     if pd.isna(anova["p"]):
-        return f"The thesis's test could not be made: {note}."
-    others = ", ".join(f"{name} {p_in_words(tests.loc[name, 'p'])}" for name in tests.index[1:])
-    told = f"One-way ANOVA: F({anova['df1']:.0f}, {anova['df2']:.0f}) = {anova['statistic']:.1f}"
-    beside = "with the pairing: " * ("Friedman" in tests.index)
-    return f"{told}, {p_in_words(anova['p'])}; {beside}{others}. {note.capitalize()}."
+        return f"The thesis's test could not be made: {anova['note']}."
+    beside = [f"{name} {p_in_words(tests.loc[name, 'p'])}" for name in tests.index[1:]]
+    ratio = f"F({anova['df1']:.0f}, {anova['df2']:.0f}) = {anova['statistic']:.1f}"
+    with_pairing = "with the pairing: " if "Friedman" in tests.index else ""
+    return (
+        f"One-way ANOVA: {ratio}, {p_in_words(anova['p'])}; "
+        f"{with_pairing}{', '.join(beside)}. {anova['note'].capitalize()}."
+    )
 
 
 def power_by_contrast(power: pd.DataFrame) -> pd.DataFrame:
     """Power of each declared contrast by its own deviation: now, what can be found, scenarios that it takes.
-    ``power`` is that of :class:`crs_lib.stats.Ladder`; a note where nothing could be estimated.
+
+    ``power`` is that of :class:`crs_lib.stats.Battery`; a note where nothing could be estimated.
     """
     return tidy(power.drop(columns="outcome"))
 
 
 def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
-    """Power in [0, 1] of every declared contrast by effect and number of scenarios, a row each. Paired
-    Wilcoxon tests at the level that Holm gives the first of the plan's contrasts, each by the deviation of
-    its own paired differences (``sd_difference``); all pairs where the plan declares none. Effects are half,
-    once and twice the smallest that matters (``smallest``); ``target`` is the plan's power, ``n`` the
+    """Power in [0, 1] of every declared contrast by effect and number of scenarios, a row each.
+
+    Paired Wilcoxon tests at the level that Holm gives the first of the plan's contrasts, by the deviation of
+    its own paired differences (``sd_difference``); all pairs where the plan declares none. Effects are
+    half, once and twice the smallest that matters (``smallest``); ``target`` is the plan's power, ``n`` the
     scenarios at hand. Scenarios go up to where every contrast all but surely finds the smallest effect.
     Raises NoDataError where no contrast varies over scenarios.
     """
-    outcome = plan.primary_outcome
-    known = scores[scores[outcome].notna()]
-    pairs = [pair for pair in plan.contrasts if set(pair) <= set(known[plan.system])]
-    effects = [times * plan.smallest_effect for times in TIMES]
-    design = Design(plan.system, plan.scenario, outcome, pairs or None, 1 - plan.alpha)
-    tests = max(1, len(plan.contrasts))
     try:
-        if design.independent(known):
-            raise InputError("systems met different users")
-        curves = contrast_curves(known, effects, SCENARIOS, design, tests=tests)
-        if curves.empty or not (curves["sd_difference"] > 0).any():
-            raise InputError("no contrast has a difference that varies over scenarios")
+        curves = _power_curves(scores, plan)
     except InputError as error:
         raise NoDataError(f"no power without a variance of paired differences: {error}") from error
-    worst = curves[curves["effect"] == plan.smallest_effect].groupby("sessions")["power"].min()
-    enough = worst.index[(worst > 0.99) & (worst.index > curves["n"].max())]
-    shown = curves[curves["sessions"] <= enough.min()] if len(enough) else curves
-    facts: dict[str, Any] = {"outcome": outcome, "smallest": plan.smallest_effect, "target": plan.power}
-    facts |= {"n_sessions": int(curves["n"].max()), "n_systems": scores[plan.system].nunique()}
-    return shown.assign(**facts, n_contrasts=len(curves[["a", "b"]].drop_duplicates()))
+    n = int(curves["n"].max())
+    smallest = curves[curves["effect"] == plan.smallest_effect]
+    weakest = smallest.groupby("sessions")["power"].min()
+    enough = weakest.index[(weakest > _SURE) & (weakest.index > n)]
+    if len(enough):
+        curves = curves[curves["sessions"] <= enough.min()]
+    return curves.assign(
+        outcome=plan.primary_outcome,
+        smallest=plan.smallest_effect,
+        target=plan.power,
+        n_sessions=n,
+        n_systems=scores[plan.system].nunique(),
+        n_contrasts=len(curves[["a", "b"]].drop_duplicates()),
+    )
+
+
+def _power_curves(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
+    outcome = plan.primary_outcome
+    values = scores[scores[outcome].notna()]
+    systems = set(values[plan.system])
+    pairs = [pair for pair in plan.contrasts if set(pair) <= systems]
+    design = Design(plan.system, plan.scenario, outcome, pairs or None, 1 - plan.alpha)
+    if design.independent(values):
+        raise InputError("systems met different users")
+    effects = [times * plan.smallest_effect for times in TIMES]
+    tests = max(1, len(plan.contrasts))
+    curves = contrast_curves(values, effects, SCENARIOS, design, tests=tests)
+    if not (curves["sd_difference"] > 0).any():
+        raise InputError("no contrast has a difference that varies over scenarios")
+    return curves
 
 
 @_noted
 def recovery_ratios(shifts: pd.DataFrame, plan: Plan) -> pd.DataFrame:
-    """Hazard ratios of recovery for the declared contrasts, 0 or more: above 1, ``a`` recovers sooner. Errors
-    are robust to both systems having met the same scenarios. Empty where one of the two never recovers
+    """Hazard ratios of recovery for the declared contrasts, 0 or more: above 1, ``a`` recovers sooner.
+
+    Errors are robust to both systems having met the same scenarios. Empty where one of the two never recovers
     (``events_a``, ``events_b``: recoveries). A note where there is nothing to compare. Source:
-    :func:`crs_lib.figures.recovery.waiting`; :func:`crs_lib.stats.hazard_ratios`.
+    :func:`crs_lib.figures.recovery.waiting`; :func:`crs_lib.stats.survival.hazard_ratios`.
     """
     if not plan.contrasts:
         raise InputError("no declared contrast is between systems of this run")
     times = waiting(shifts, recovered_by(shifts)).assign(scenario=shifts["session_id"])
-    found = hazard_ratios(times, Design(pairs=plan.contrasts, scenario="scenario"))
-    return tidy(found, ["a", "b", "estimate", "low", "high", "p", "events_a", "events_b"])
+    ratios = hazard_ratios(times, Design(pairs=plan.contrasts))
+    return tidy(ratios, ["a", "b", "estimate", "low", "high", "p", "events_a", "events_b"])
 
 
 def _shift_scores(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.DataFrame:
     """One row a shift: system, scenario, shift type, and the metric, or its mean from the shift to the next.
+
     Turns in which the metric is undefined are left out of the mean; NaN where all are. Of scores that shifts
     have themselves the control ``refine`` is left out.
     """
     names = {"model": "system", "session_id": "scenario", "type": "shift_type"}
     if metric not in turns:
-        mine = shifts[shifts["type"] != "refine"].rename(columns={**names, metric: "value"})
-        return mine[["system", "scenario", "turn", "value", "shift_type"]].astype({"system": str})
+        scored = shifts[shifts["type"] != "refine"].rename(columns={**names, metric: "value"})
+        return scored[["system", "scenario", "turn", "value", "shift_type"]].astype({"system": str})
     after = turns[turns["since_shift"].notna()]
     after = after.assign(turn=after["turn"] - after["since_shift"].astype(int))
     keys = ["model", "session_id", "turn"]
@@ -310,8 +363,9 @@ def _shift_scores(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.
 @_noted
 def shift_model(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Wald tests of ``value ~ system * shift_type + (1 | scenario)``, a row each; a note where not fitted.
-    The values are those of :func:`_shift_scores`. The interaction tests whether the differences between
-    systems depend on the type of shift. Source: :func:`crs_lib.stats.mixed_model`.
+
+    The values are those from each shift to the next. The interaction tests whether the differences between
+    systems depend on the type of shift. Source: :func:`crs_lib.stats.mixed.mixed_model`.
     """
     if metric not in turns and metric not in shifts:
         raise InputError(f"{metric} has no value by turn, so none by type of shift")
@@ -319,14 +373,6 @@ def shift_model(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.Da
     fit = model.fit.iloc[0]
     note = "" if fit["converged"] else "did not converge: do not read it"
     return tidy(model.terms.assign(n=int(fit["n"]), scenarios=int(fit["clusters"]), note=note))
-
-
-def conclusion(ladder: Ladder, plan: Plan, subject: str) -> Finding:
-    """What the tests bear on a subject: data, systems, ranking or power."""
-    if not (told := conclusions_by_subject(ladder, plan)[subject]):
-        return finding_none(f"the tests of this run bear no sentence on {subject}")
-    text = " ".join(told).replace(plan.primary_outcome, metrics.get(plan.primary_outcome).short)
-    return finding_none(text) if "could not be" in text else Finding(text)
 
 
 def draw_power(scores: pd.DataFrame, plan: Plan) -> None:

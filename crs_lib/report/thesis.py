@@ -19,8 +19,8 @@ from crs_lib.figures.scores import sweep_outcomes
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.report import statistics
-from crs_lib.report.figure_tables import thesis_catalog
 from crs_lib.report.report import in_words
+from crs_lib.report.thesis_views import thesis_catalog
 from crs_lib.simulate.logged import Imported
 from crs_lib.thesis import extractors
 

@@ -1,8 +1,9 @@
-"""The trace: every session of an evaluated run as a page that opens from disk. ``write`` makes
-``results/movies/<run>/trace/index.html`` with its data files; a browser needs neither server nor network.
+"""The trace: every session of an evaluated run as a page that opens from disk.
+
+``write`` makes ``results/movies/<run>/trace/index.html`` with its data files; a browser needs neither server
+nor network.
 """
 
-import html
 import itertools
 import shutil
 import uuid
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
+from markupsafe import Markup
 
 from crs_lib import evaluate, runs, simulate
 from crs_lib.catalog.fields import TINTED
@@ -25,45 +27,67 @@ from crs_lib.figures import layout, style
 from crs_lib.judge import run as judge_records
 from crs_lib.metrics import base, conventions
 from crs_lib.report import figure_tables
-from crs_lib.report.page import fill, part, shell
+from crs_lib.report.page import read_part, render
 from crs_lib.report.session import TITLE, SessionView, number, script
 
-Key = tuple[str, str]  # model, session_id
-_Plot = tuple[str, tuple[int, ...], str]
-_Entry = tuple[Key, _Plot]
 PAGE_SIZE = 10  # sessions in a data file
+_BATCH = 4000  # rows of turns read at once
+
+Row = dict[str, Any]
 
 
-class _ScoredSession(NamedTuple):
+class Key(NamedTuple):
+    """What a session is told by."""
+
+    model: str
+    session_id: str
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> "Key":
+        """The key of a scored row."""
+        return cls(str(row["model"]), str(row["session_id"]))
+
+
+class ScoredSession(NamedTuple):
     """A dialogue with its rows of the scored tables."""
 
+    key: Key
     dialogue: Dialogue
-    turns: list[dict[str, Any]]
-    shifts: list[dict[str, Any]]
-    session: dict[str, Any]
-    judge: Mapping[str, Any] | None
+    turns: list[Row]
+    shifts: list[Row]
+    judge: Mapping[str, Any]
 
 
-class _RunFiles:
+class Plot(NamedTuple):
+    """The parts of a session that all systems share: goal, shifts, and the words that it is searched by."""
+
+    genre: str
+    shifts: tuple[int, ...]
+    words: str
+
+
+class RunFiles:
     """An evaluated run, opened for reading; RunError names what is missing or out of step."""
 
     def __init__(self, run: str, convention: str = "") -> None:
-        self.run, self.convention = run, evaluate.convention_of(run, convention)
+        self.run = run
+        self.convention = evaluate.convention_of(run, convention)
         self.folder = paths.run_folder(simulate.STUDY, run)
         self.scores = evaluate.folder_of(run, self.convention)
         results = evaluate.read(run, "results", self.convention)
-        scores = [name for name in results if name in base.METRICS]
-        numeric = results[scores].apply(pd.to_numeric, errors="coerce")
-        self.session_metrics = [str(name) for name in numeric if numeric[name].notna().any()]
-        self.sessions = {_key(row): row for row in _records(results)}
-        self.models = list(dict.fromkeys(model for model, _ in self.sessions))
+        self.session_metrics = _scored_columns(results)
+        self.sessions = {Key.of(row): row for row in _records(results)}
+        self.models = list(dict.fromkeys(key.model for key in self.sessions))
         shifts = figure_tables.read(run, "shifts", self.convention)
         self.types = sorted({str(kind) for kind in shifts["type"] if kind})
-        by_session = itertools.groupby(sorted(_records(shifts), key=_key), key=_key)
-        self._shifts = {key: list(rows) for key, rows in by_session}
-        judged = runs.entry(simulate.STUDY, run, judge_records.STAGE).get("status") == "finished"
-        records = judge_records.read_records(run) if judged else ()
-        self._judged = {_key(row): row for row in records if not row["canary"]}
+        self._shifts: dict[Key, list[Row]] = {}
+        for row in _records(shifts):
+            self._shifts.setdefault(Key.of(row), []).append(row)
+        self._judged: dict[Key, Mapping[str, Any]] = {}
+        if runs.entry(simulate.STUDY, run, judge_records.STAGE).get("status") == "finished":
+            for record in judge_records.read_records(run):
+                if not record["canary"]:
+                    self._judged[Key.of(record)] = record
 
     def turn_metrics(self) -> list[str]:
         """The metrics that every turn has a score of, in the order of the table."""
@@ -72,85 +96,121 @@ class _RunFiles:
         path = self.scores / "turns.parquet"
         with safety.faults("a table of turns", path):
             schema = pq.read_schema(path)
-        numeric = [name for name, kind in zip(schema.names, schema.types, strict=True) if kind == "double"]
-        return [name for name in numeric if name in base.METRICS]
+        names = []
+        for name, kind in zip(schema.names, schema.types, strict=True):
+            if kind == "double" and name in base.METRICS:
+                names.append(name)
+        return names
 
-    def __iter__(self) -> Iterator[_ScoredSession]:
+    def __iter__(self) -> Iterator[ScoredSession]:
         """Every session, in the order of the run; memory stays flat. One without a reply has no turns."""
         rows = _turn_groups(self.scores / "turns.parquet")
         for dialogue in simulate.iter_dialogues(self.run):
-            key = (dialogue.model_name, dialogue.session_id)
-            found, turns = next(rows, (None, [])) if dialogue.pairs() else (key, [])
-            if found != key or key not in self.sessions:
+            key = Key(dialogue.model_name, dialogue.session_id)
+            scored: Key | None = key
+            turns = list[Row]()
+            if dialogue.pairs():
+                scored, turns = next(rows, (None, []))
+            if scored != key or key not in self.sessions:
                 again = f"python -m crs_lib run 04_evaluate -p run {self.run}"
-                raise RunError(f"the scores of run {self.run!r} miss session {key}; score again: {again}")
-            session, shifts = self.sessions[key], self._shifts.get(key, [])
-            yield _ScoredSession(dialogue, turns, shifts, session, self._judged.get(key) or session)
+                session = tuple(key)
+                raise RunError(f"the scores of run {self.run!r} miss session {session}; score again: {again}")
+            judge = self._judged.get(key) or self.sessions[key]
+            yield ScoredSession(key, dialogue, turns, self._shifts.get(key, []), judge)
 
 
-def _turn_groups(path: Path) -> Iterator[tuple[Key, list[dict[str, Any]]]]:
+def _scored_columns(results: pd.DataFrame) -> list[str]:
+    """The metrics that any session has a score of."""
+    names = []
+    for name in results:
+        if name in base.METRICS and pd.to_numeric(results[name], errors="coerce").notna().any():
+            names.append(str(name))
+    return names
+
+
+def _turn_groups(path: Path) -> Iterator[tuple[Key | None, list[Row]]]:
     """The rows of each session, sessions in the order of the file."""
     import pyarrow.parquet as pq
 
     with safety.faults("a table of turns", path), pq.ParquetFile(path) as file:
-        rows = itertools.chain.from_iterable(batch.to_pylist() for batch in file.iter_batches(4000))
-        for key, group in itertools.groupby(rows, key=_key):
-            yield key, list(group)
+        batches = (batch.to_pylist() for batch in file.iter_batches(_BATCH))
+        for key, rows in itertools.groupby(itertools.chain.from_iterable(batches), key=Key.of):
+            yield key, list(rows)
 
 
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def _records(frame: pd.DataFrame) -> list[Row]:
     return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 
 
-def _key(row: Mapping[str, Any]) -> Key:
-    return str(row["model"]), str(row["session_id"])
+def plot_of(dialogue: Dialogue, types: Sequence[str]) -> Plot:
+    """The plot of a session; shifts are numbers of ``types``."""
+    kinds = []
+    words = set[str]()
+    for event in dialogue.shift_events:
+        if event.get("type"):
+            kinds.append(types.index(str(event["type"])))
+        words.update(fold(str(value)) for value in _searched(event))
+    words.discard("")
+    return Plot(dialogue.true_genre or "", tuple(kinds), " ".join(sorted(words)))
 
 
-def _index(files: _RunFiles, view: SessionView, page_size: int, sessions: Sequence[_Entry]) -> dict[str, Any]:
+def _searched(event: Mapping[str, Any]) -> list[Any]:
+    """The searchable parts of a shift: constraints, values added and dropped, and the films in mind."""
+    values: list[Any] = []
+    for name in ("wishes", "added", "dropped"):
+        values += (event.get(name) or {}).values()
+    for name in ("from_anchor", "to_anchor", "bridge_value"):
+        values.append(event.get(name) or "")
+    return values
+
+
+def index_of(files: RunFiles, view: SessionView, page_size: int, plots: Mapping[Key, Plot]) -> Row:
     """The input of the page: what the run has, and its sessions; what all systems share is stored once."""
-    looks, keys = style.looks(files.models), [key for key, _ in sessions]
-    plots = {plot: place for place, plot in enumerate(dict.fromkeys(plot for _, plot in sessions))}
+    looks = style.looks(files.models)
+    distinct = list(dict.fromkeys(plots.values()))
+    places = {plot: place for place, plot in enumerate(distinct)}
+    scores = {}
+    for name in files.session_metrics:
+        scores[name] = [number(files.sessions[key].get(name)) for key in plots]
     return {
-        "run": files.run, "convention": view.scorer.convention.name, "page_size": page_size,
+        "run": files.run,
+        "convention": view.scorer.convention.name,
+        "page_size": page_size,
         "models": [{"name": name, "colour": looks[name].colour} for name in files.models],
         "types": files.types,
         "fields": {name: dialogues.tint_place(name, TINTED) for name in (*view.catalog.fields, TITLE)},
         "turn_metrics": [_described(name) for name in view.metrics],
         "session_metrics": [_described(name) for name in files.session_metrics],
-        "model": [files.models.index(model) for model, _ in keys], "id": [session for _, session in keys],
-        "plot": [plots[plot] for _, plot in sessions], "plots": list(plots),
-        "scores": {n: [number(files.sessions[key].get(n)) for key in keys] for n in files.session_metrics},
-    }  # fmt: skip
+        "model": [files.models.index(key.model) for key in plots],
+        "id": [key.session_id for key in plots],
+        "plot": [places[plot] for plot in plots.values()],
+        "plots": distinct,
+        "scores": scores,
+    }
 
 
-def _plot(dialogue: Dialogue, types: Sequence[str]) -> _Plot:
-    """The parts of a session that all systems share: goal, shifts, and the words that it is searched by."""
-    kinds = tuple(types.index(str(e["type"])) for e in dialogue.shift_events if e.get("type"))
-    words = {fold(str(value)) for e in dialogue.shift_events for value in _values(e)}
-    return dialogue.true_genre or "", kinds, " ".join(sorted(filter(None, words)))
-
-
-def _described(name: str) -> dict[str, Any]:
+def _described(name: str) -> Row:
     """A metric as the page describes it: names, range, direction and source."""
     metric = base.get(name)
     return {
-        "name": name, "short": metric.short, "low": number(metric.low), "high": number(metric.high),
-        "direction": metric.direction, "source": metric.source, "headline": name in layout.HEADLINE,
-    }  # fmt: skip
-
-
-def _values(event: Mapping[str, Any]) -> list[Any]:
-    """The searchable parts of a shift: constraints, values added and dropped, and the films in mind."""
-    values = [v for key in ("wishes", "added", "dropped") for v in (event.get(key) or {}).values()]
-    return [*values, *(event.get(key) or "" for key in ("from_anchor", "to_anchor", "bridge_value"))]
+        "name": name,
+        "short": metric.short,
+        "low": number(metric.low),
+        "high": number(metric.high),
+        "direction": metric.direction,
+        "source": metric.source,
+        "headline": name in layout.HEADLINE,
+    }
 
 
 def write(run: str, convention: str = "", *, page_size: int = PAGE_SIZE) -> Path:
-    """Write the trace of an evaluated run; returns its ``index.html``. Memory stays flat. The trace lies
-    beside the scores of its convention. The folder appears when it is whole; an older trace stays until then.
-    Raises RunError if the run has not been evaluated or its files are out of step.
+    """Write the trace of an evaluated run; returns its ``index.html``.
+
+    Memory stays flat. The trace lies beside the scores of its convention. The folder appears when it is
+    whole; an older trace stays until then. Raises RunError if the run has not been evaluated or its files are
+    out of step.
     """
-    files = _RunFiles(run, convention)
+    files = RunFiles(run, convention)
     with runs.only_one(files.folder):
         aside = files.scores / f".trace.{uuid.uuid4().hex[:8]}.part"
         try:
@@ -159,18 +219,25 @@ def write(run: str, convention: str = "", *, page_size: int = PAGE_SIZE) -> Path
             (aside / "index.html").write_text(_page(run), encoding="utf-8", newline="\n")
             _replace(aside, files.scores / "trace")
         except OSError as error:
-            told = f"could not write the trace: {error.strerror or error}; nothing changed"
-            raise RunError(told) from error
+            reason = error.strerror or error
+            raise RunError(f"could not write the trace: {reason}; nothing changed") from error
         finally:
             shutil.rmtree(aside, ignore_errors=True)
     return files.scores / "trace" / "index.html"
 
 
 def _page(run: str) -> str:
-    css = dialogues.tint_css() + part("tables.css") + part("trace.css")
-    js = f"{part('session.js')}{part('trace.js')}crsTrace.browse();\n"
-    body = fill(part("trace.html"), {"run": html.escape(run)})
-    return shell(f"Trace of {run}", body, css, js, " 'strict-dynamic'; img-src data:")
+    script = read_part("session.js") + read_part("trace.js") + Markup("crsTrace.browse();\n")
+    tints = Markup(dialogues.tint_css())
+    return render(
+        "trace.html",
+        f"Trace of {run}",
+        ["tables.css", "trace.css"],
+        css_first=tints,
+        script=script,
+        allow=" 'strict-dynamic'; img-src data:",
+        run=run,
+    )
 
 
 def _replace(new: Path, old: Path) -> None:
@@ -181,16 +248,30 @@ def _replace(new: Path, old: Path) -> None:
     shutil.rmtree(before, ignore_errors=True)
 
 
-def _write_data(files: _RunFiles, folder: Path, page_size: int) -> None:
+def _write_data(files: RunFiles, folder: Path, page_size: int) -> None:
     """Write the sessions page by page, with the films that they recommend by number; then the index."""
     scorer = Scorer(Grounder(evaluate.catalog_of(files.run)), conventions.get(files.convention))
     view = SessionView(scorer, files.turn_metrics())
-    rest, known = iter(files), list[_Entry]()
-    for page, batch in enumerate(iter(lambda: list(itertools.islice(rest, page_size)), [])):
-        known += [(_key(one.session), _plot(one.dialogue, files.types)) for one in batch]
-        sessions = [view.record(one.dialogue, one.turns, one.shifts, one.judge) for one in batch]
-        turns = [turn for session in sessions for turn in session["turns"]]
-        items = sorted({film["film"] for turn in turns for film in turn.get("films", ())})
-        shown = {"sessions": sessions, "films": {str(item): view.film(item) for item in items}}
-        (folder / f"page-{page:04d}.js").write_bytes(script("crsTrace.page", page, shown))
-    (folder / "index.js").write_bytes(script("crsTrace.index", _index(files, view, page_size, known)))
+    plots: dict[Key, Plot] = {}
+    sessions = iter(files)
+    for page in itertools.count():
+        batch = list(itertools.islice(sessions, page_size))
+        if not batch:
+            break
+        for session in batch:
+            plots[session.key] = plot_of(session.dialogue, files.types)
+        (folder / f"page-{page:04d}.js").write_bytes(script("crsTrace.page", page, _page_data(view, batch)))
+    index = index_of(files, view, page_size, plots)
+    (folder / "index.js").write_bytes(script("crsTrace.index", index))
+
+
+def _page_data(view: SessionView, batch: Sequence[ScoredSession]) -> Row:
+    """The records of some sessions, and the films that occur in them."""
+    records = []
+    items = set[int]()
+    for session in batch:
+        record = view.record(session.dialogue, session.turns, session.shifts, session.judge)
+        records.append(record)
+        for turn in record["turns"]:
+            items.update(film["film"] for film in turn.get("films", ()))
+    return {"sessions": records, "films": {str(item): view.film(item) for item in sorted(items)}}

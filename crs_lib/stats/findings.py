@@ -62,11 +62,11 @@ def _doubt(one: Estimate) -> str:
     return "" if one.excludes_zero else ", an interval that includes 0"
 
 
-def learnt(*findings: Finding) -> Sentences:
+def learnt(*findings: str) -> Sentences:
     """What a notebook learnt: at most three findings (else InputError); those without are left out."""
     if len(findings) > _MOST:
         raise InputError(f"{len(findings)} findings; a notebook ends with at most {_MOST}: choose")
-    kept = [one for one in findings if one.borne]
+    kept = [one for one in findings if getattr(one, "borne", True)]
     return Sentences(kept or ["Nothing: the data of this run bear no finding."])
 
 

@@ -9,6 +9,7 @@ _MEMBERS = {
     "sentence space": ("crs_lib.thesis.similarity",),
     "topic extractor": ("crs_lib.thesis.topics", "crs_lib.thesis.replay"),
     "metric": ("crs_lib.thesis.tables",),
+    "scored view": ("crs_lib.report.thesis_views",),
 }
 
 CLIENT = Client("thesis", members=_MEMBERS)

@@ -94,7 +94,7 @@ def test_figures_means_contrasts_and_undefined_values_are_those_of_the_command_a
     assert len(gaps) > 0
     for row in gaps.to_dict("records"):
         cells = f'<td>{row["model"]}</td><td class="value">{row["n"]}</td><td class="value">{row["n_missing"]}</td>'
-        assert f"<td>{report._label(row['metric'])}</td>{cells}" in page
+        assert f"<td>{report.label(row['metric'])}</td>{cells}" in page
     results = evaluate.read(run, "results").query("model == 'tracker'")
     found = re.findall(r'href="trace/index.html#session=(\d+)&amp;model=tracker"', page)
     gain = results["shift_cost"].astype(float)  # the plan's primary outcome

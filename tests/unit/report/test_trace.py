@@ -23,9 +23,9 @@ from crs_lib.judge import run as judge_records
 from crs_lib.metrics import conventions
 from crs_lib.report import session as records
 from crs_lib.report import trace
-from crs_lib.report.page import Link, Mean, _cell, fill, table
-from crs_lib.report.session import SessionView, _pieces, number, script
-from crs_lib.report.trace import _index, _RunFiles
+from crs_lib.report.page import Cell, Link, Mean, cell, table
+from crs_lib.report.session import SessionView, Stretch, number, pieces, script
+from crs_lib.report.trace import RunFiles, index_of
 from tests.helpers import refused
 from tests.helpers.fonts import contrast
 from tests.helpers.sample import scored, simulated
@@ -35,8 +35,8 @@ SYSTEMS = ("tracker", "sticky", "random")
 
 @given(st.text(max_size=30), st.lists(st.tuples(st.integers(-3, 40), st.integers(-3, 40)), max_size=8))
 def test_the_pieces_joined_are_the_text_and_every_finding_covers_its_stretch(text, ranges):
-    found = [(a, b, "genre", f"value {n}", "") for n, (a, b) in enumerate(ranges)]
-    cut = _pieces(text, found)
+    found = [Stretch(a, b, "genre", f"value {n}") for n, (a, b) in enumerate(ranges)]
+    cut = pieces(text, found)
     assert "".join(piece if isinstance(piece, str) else piece[0] for piece in cut) == text
     for a, b, _, value, _ in found:
         over = [piece[0] for piece in cut if not isinstance(piece, str) and ["genre", value] in piece[1]]
@@ -65,9 +65,9 @@ def test_numbers_constraints_and_odd_letters_are_written_so_that_nothing_is_lost
     given = {"genre": ["War", "Drama"], "year": 1994, "actor": None}
     assert records._constraint_list(given) == [["genre", "War"], ["genre", "Drama"], ["year", "1994"]]
     assert records._constraint_list(None) == records._constraint_list("War") == []
-    assert _pieces("War", [(0, 3, "genre", "War", "")]) == [["War", [["genre"]]]]
+    assert pieces("War", [Stretch(0, 3, "genre", "War")]) == [["War", [["genre"]]]]
     reason = ("genre", "War", "no film word")
-    assert _pieces("war", [(0, 3, *reason)]) == [["war", [list(reason)]]]
+    assert pieces("war", [Stretch(0, 3, *reason)]) == [["war", [list(reason)]]]
 
 
 FILMS = {
@@ -219,24 +219,22 @@ def test_judges_notes_come_from_the_judge_stage_and_canaries_do_not(run):
     with runs.stage("movies", run, judge_records.STAGE, {}, inputs, fixed=False) as stage:
         lines = key | {"canary": ""}, key | {"canary": "shuffled", "judge": {"coherence": 1.0}}
         stage.path(judge_records.SCORES).write_text("\n".join(map(json.dumps, lines)) + "\n")
-    found = {(s.dialogue.model_name, s.dialogue.session_id): s.judge for s in _RunFiles(run)}
+    found = {(s.dialogue.model_name, s.dialogue.session_id): s.judge for s in RunFiles(run)}
     assert found["tracker", "00002"]["judge"] == {"coherence": 4.0}
     assert records._judge_notes(found["tracker", "00001"]) is None
 
 
 def test_what_is_put_into_a_page_or_a_cell_is_escaped_and_honest():
-    assert fill("<p>{{a}}</p>{{b}}", {"a": "{{b}}", "b": "}} {{"}) == "<p>{{b}}</p>}} {{"
-    with pytest.raises(KeyError):
-        fill("{{missing}}", {})
-    assert _cell("<b>") == "&lt;b&gt;"
     values = {0.12345: "0.123", -0.5: "−0.500", -0.0001: "0.000", math.nan: "–", None: "–", 3: "3"}
-    assert [_cell(value) for value in values] == list(values.values())
-    assert _cell(Link("<", "a?x=1&y=2")) == '<a href="a?x=1&amp;y=2">&lt;</a>'
-    assert _cell(Mean(0.5, 0.25, 0.75)) == "0.500<small>0.250 to 0.750</small>"
-    assert _cell(Mean(0.5, math.nan, math.nan)) == "0.500<small></small>"
-    made = table(pd.DataFrame({"name": ["a<"], "n": [2]}))
-    assert '<th scope="col">name</th><th scope="col" class="value">n</th>' in made
-    assert '<td>a&lt;</td><td class="value">2</td>' in made
+    assert [cell(value).text for value in values] == list(values.values())
+    assert cell("x" * 61) == Cell("x" * 61, "long")
+    assert cell(Mean(0.5, math.nan, math.nan)).ends == ""
+    columns = {"<i>": ["a<"], "n": [2], "at": [Link("<", "a?x=1&y=2")], "mean": [Mean(0.5, 0.25, 0.75)]}
+    html = table(pd.DataFrame(columns))
+    assert '<th scope="col">&lt;i&gt;</th><th scope="col" class="value">n</th>' in html
+    assert '<td>a&lt;</td><td class="value">2</td>' in html
+    assert '<td><a href="a?x=1&amp;y=2">&lt;</a></td>' in html
+    assert "<td>0.500<small>0.250 to 0.750</small></td>" in html
     assert "Nothing to show" in table(pd.DataFrame({"name": []}))
 
 
@@ -249,7 +247,7 @@ def index():
     files = SimpleNamespace(run="colours", models=MODELS, types=[], session_metrics=[])
     scorer = SimpleNamespace(convention=SimpleNamespace(name="default"))
     view = SimpleNamespace(scorer=scorer, catalog=SimpleNamespace(fields=FIELDS), metrics=[])
-    return _index(files, view, 10, [])
+    return index_of(files, view, 10, {})
 
 
 def test_systems_and_fields_have_one_colour_in_notebook_and_trace_readable_on_light_and_dark_pages(index):
