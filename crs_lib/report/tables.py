@@ -18,8 +18,8 @@ from crs_lib.metrics import base
 from crs_lib.metrics.conventions import Convention
 from crs_lib.simulate import planner
 from crs_lib.simulate.config import SimulateConfig
-from crs_lib.simulate.trial import trial as trial_turns
 from crs_lib.simulate.shifts import SHIFTS
+from crs_lib.simulate.trial import trial as trial_turns
 from crs_lib.simulate.voices import FIRST
 from crs_lib.systems.base import World
 
