@@ -25,6 +25,7 @@ from crs_lib.realtalk import page as chat_pages
 from crs_lib.realtalk import parse, query, ranker
 from crs_lib.report import page as pages
 from crs_lib.report import report, trace
+from crs_lib.report.leaderboard import leaderboard
 from crs_lib.report.page import document
 from crs_lib.validity import labels
 from tests.helpers import browser as chromium
@@ -662,7 +663,7 @@ def test_cosrec_is_annotated_by_two_assessors_and_a_review_and_scored(page, tmp_
 def others(index):
     """The leaderboard of the same run, the page of a catalogue, and a comparison's."""
     folder = paths.run_folder("movies", "trace-e2e")
-    board = pages.leaderboard(["trace-e2e"], folder / "leaderboard.html")
+    board = leaderboard(["trace-e2e"], folder / "leaderboard.html")
     films = folder / "catalog.html"
     assert main(["catalog", "show", "--out", str(films)]) == 0
     return board, films, crs_lib.compare(["Ours=sticky"], n=24, run="compare-e2e", progress=False).page
