@@ -73,7 +73,7 @@ def test_texts_of_the_package_use_none_of_them():
 
 
 PAGES = (
-    "session.js", "trace.js", "trace.html", "report.html", "page.html", "annotate.html", "annotate.js",
+    "session.js", "trace.js", "trace.html", "report.html", "base.html", "annotate.html", "annotate.js",
     "leaderboard.html", "leaderboard.js",
 )  # fmt: skip
 READ = [paths.ROOT / "README.md", paths.ROOT / "CONTRIBUTING.md", *sorted((paths.ROOT / "docs").glob("*.md"))]
