@@ -3,7 +3,7 @@
     python benchmarks/bench_coverage.py [--scenarios 1000] [--voices A] [--metric shift_cost]
 
 Each system's population are the primary windows of as many scenarios; a withheld interval counts as a miss.
-The table that decided for ``stats.cost_interval`` stands in docs/validity.md, section 1.
+The table that decided for ``stats.cost_interval`` stands in docs/records/coverage.csv.
 """
 
 import argparse

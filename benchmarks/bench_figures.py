@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from crs_lib import figures
 from crs_lib.core import rng
+from crs_lib.figures import stability
 from crs_lib.figures.base import means
 from crs_lib.metrics import base
-from crs_lib.validity import sensitivity
 
 SYSTEMS = ("oracle", "tracker", "amnesiac", "sticky", "popular", "random", "slot_echo", "echo")
 METRICS = (
@@ -66,7 +66,7 @@ def tables(n_sessions: int) -> dict[str, pd.DataFrame]:
         found = found.assign(high=found["mean"] + 2 * found["sem"], direction=base.get(metric).direction)
         parts.append(found.rename(columns={"size": "n"}))
     scores = pd.concat(parts, ignore_index=True)
-    weights = sensitivity.weights(turns)
+    weights = stability.weights(turns)
     return {
         "turns": turns, "shifts": shifts, "results": results, "model_metrics": scores,
         "sensitivity_weights": weights,

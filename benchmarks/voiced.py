@@ -15,7 +15,7 @@ from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
-from crs_lib.validity import realism
+from crs_lib.validity import promises
 
 
 def main():
@@ -34,7 +34,7 @@ def main():
     while turns < given.turns:
         made = simulate.arms_of(world, "tracker", number, batch)
         talks = [talk for several in made.values() for talk in several]
-        found = realism.unlogged(talks, world.grounder)
+        found = promises.unlogged(talks, world.grounder)
         voice = talks[0].extra.get("voice", batch.voices)
         said[voice] = said.get(voice, 0) + len(found)
         texts = [pair.user.text for talk in talks for pair in talk.pairs()]

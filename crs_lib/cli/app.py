@@ -53,7 +53,10 @@ _OPTION = re.compile(r"^(\w+): (.+)\n?", re.MULTILINE)  # a parameter's line in 
 
 def find(words: Sequence[str]) -> tuple[Entry[object], Sequence[str]]:
     """The command of the first words (an old name prints the new one), and the others; exits (2) for none."""
-    old = prompts.lists("old_commands")
+    old, gone = prompts.lists("old_commands"), prompts.lists("gone_commands")
+    for size in (3, 2, 1):
+        if where := gone.get(" ".join(words[:size])):
+            raise InputError(f"{' '.join(words[:size])} is gone: {where}")
     for name, rest in ((" ".join(words[:size]), words[size:]) for size in (2, 1)):
         if name in COMMANDS.names():
             return COMMANDS.get(name), rest

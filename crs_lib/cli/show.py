@@ -158,7 +158,6 @@ def _thesis(*, n_sessions: int = 50, n_turns: int = 20) -> None:
     from crs_lib.metrics.base import DAGGER_NOTE
     from crs_lib.report import findings
     from crs_lib.report.tables import scoreboard
-    from crs_lib.validity import sensitivity
 
     run, asked = _DEMO["run"], {**_DEMO, "n_sessions": n_sessions, "n_turns": n_turns}
     for notebook in notebooks.committed():
@@ -166,8 +165,7 @@ def _thesis(*, n_sessions: int = 50, n_turns: int = 20) -> None:
             takes = notebooks.parameters_of(notebook)
             print(f"{notebook.stem} …", flush=True)
             notebooks.run(notebook, {name: value for name, value in asked.items() if name in takes})
-    print("sensitivity, figures, pages …", flush=True)
-    sensitivity.make(run)
+    print("figures, pages …", flush=True)
     told = findings.write(run)
     if (n_sessions, n_turns) == (50, 20):
         findings.quote(told.read_text(encoding="utf-8"), paths.ROOT / "README.md")

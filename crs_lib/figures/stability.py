@@ -1,5 +1,7 @@
-"""How stable the ranking of systems is: over weights and conventions."""
+"""How stable the ranking of systems is over the weights of item TAS, and how much power a run has."""
 
+import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -9,13 +11,62 @@ from crs_lib.figures import style
 from crs_lib.figures.base import NoDataError, figure, filled
 from crs_lib.figures.pairs import signed
 from crs_lib.metrics import base
+from crs_lib.metrics.conventions import ItemWeights
 
-_INTERVAL = ("metric", "tau", "low", "high", "n_systems", "n_sessions")
 _WEIGHTS = {
     "alpha": "net satisfaction", "beta": "novelty × satisfaction", "gamma": "leakage", "delta": "copying",
 }  # fmt: skip
-_MADE_BY = "python -m crs_lib validity precision --conventions --run {run}"
 _SIZE = "{n_systems} systems, n = {n_sessions} sessions per system; 1 is the same order."
+
+
+_STEPS = 4  # equal shares of 1 that the weights are made of
+
+
+def weightings() -> list[ItemWeights]:
+    """Every weighting of the four parts of item TAS in quarters of 1 with some weight on S*."""
+    grid = []
+    for steps in itertools.product(range(_STEPS + 1), repeat=len(ItemWeights._fields)):
+        if sum(steps) == _STEPS and steps[0]:
+            grid.append(ItemWeights(*(step / _STEPS for step in steps)))
+    return grid
+
+
+def weights(turns: pd.DataFrame) -> pd.DataFrame:
+    """One row per weighting of item TAS: its weights, Kendall's tau to the declared one, the best system.
+
+    ``turns`` are scored turns of several systems; those without S* are left out. Without any, tau is NaN and
+    "best" empty.
+    """
+    scored = turns.dropna(subset="satisfaction_corrected")
+    parts = pd.DataFrame({
+        "net": scored["satisfaction_corrected"],
+        "fresh": (scored["novelty"] * scored["satisfaction"]).fillna(0.0),
+        "leaked": scored["topic_interference_leakage"].fillna(0.0),
+        "copying": scored["copying"],
+    })  # fmt: skip
+    sessions = parts.groupby([scored["model"], scored["session_id"]], sort=False).mean()
+    means = sessions.groupby("model", sort=False).mean()
+    declared = _composite(means, ItemWeights())
+    rows = []
+    for place, weighting in enumerate([ItemWeights(), *weightings()]):
+        values = _composite(means, weighting)
+        best = str(values.idxmax()) if len(values) else ""
+        row = {**weighting._asdict(), "tau": tau(declared, values), "best": best, "is_default": place == 0}
+        rows.append(row)
+    return pd.DataFrame(rows).assign(n_systems=len(means), n_sessions=scored["session_id"].nunique())
+
+
+def _composite(means: pd.DataFrame, weighting: ItemWeights) -> pd.Series:
+    gained = weighting.alpha * means["net"] + weighting.beta * means["fresh"]
+    return gained - weighting.gamma * means["leaked"] - weighting.delta * means["copying"]
+
+
+def tau(a: pd.Series, b: pd.Series) -> float:
+    """Kendall's tau-b in [-1, 1] of two sets of system means; NaN for fewer than two shared systems."""
+    both = pd.concat([a, b], axis=1, join="inner").dropna().round(12)
+    if len(both) < 2:
+        return math.nan
+    return float(both.iloc[:, 0].corr(both.iloc[:, 1], method="kendall"))
 
 
 @figure()
@@ -46,34 +97,6 @@ def _sensitivity_weights(sensitivity_weights: pd.DataFrame) -> Any:
     declared_as = f"Kendall's τ to the declared weights ({weights})"
     style.note(made, f"{declared_as}; the four weights sum to 1, leakage has the rest; {size}")
     return made
-
-
-@figure(made_by=_MADE_BY)
-def _sensitivity_choices(sensitivity_choices: pd.DataFrame) -> Any:
-    """Tau with its interval, a row for each choice and its setting, a column for each metric."""
-    table = filled(sensitivity_choices, ["choice", "setting", *_INTERVAL])
-    rows = [f"{choice}: {setting}" for choice, setting in zip(table["choice"], table["setting"], strict=True)]
-    table = table.assign(row=rows)
-    orders = {name: list(dict.fromkeys(table[name])) for name in ("row", "metric")}
-    cells = table.set_index(["row", "metric"])[["tau", "low", "high"]]
-    index = pd.MultiIndex.from_product(orders.values(), names=["row", "metric"])
-    ends = cells.reindex(index).to_numpy(dtype=float).reshape(*map(len, orders.values()), 3)
-    texts = [[_tau(*cell) for cell in row] for row in ends]
-    made, panel = style.single(1.1 + 0.27 * len(orders["row"]))
-    image = style.cells(panel, ends[..., 0], texts, dark=0.6, lowest=-0.2)
-    panel.set_xticks(range(len(orders["metric"])), [style.short(name) for name in orders["metric"]])
-    panel.set_yticks(range(len(orders["row"])), orders["row"])
-    panel.set(xlabel="metric", ylabel="setting")
-    panel.xaxis.tick_top()
-    panel.xaxis.set_label_position("top")
-    made.colorbar(image, ax=panel, label="Kendall's τ", fraction=0.03, pad=0.02, ticks=[0, 0.5, 1])
-    return made
-
-
-def _tau(tau: float, low: float, high: float) -> str:
-    """An agreement with its interval, ".85 [.77, 1]"; alone where it does not vary or has none."""
-    value, *ends = (signed(one).replace("1.00", "1") for one in (tau, low, high))
-    return f"{value} [{', '.join(ends)}]" if low < high else value
 
 
 _COLUMNS = (
@@ -123,24 +146,4 @@ def _power_curve(power: pd.DataFrame) -> Any:
     left, n = len(every) - len(contrasts), int(facts["n_sessions"])
     words = f"Level {facts['alpha']:.3g}; dotted: the {n} scenarios of this run and the planned power."
     style.note(made, words + (f" {left} further contrasts: see the table." if left else ""))
-    return made
-
-
-@figure(made_by="python -m crs_lib validity gate --redteam --run {run}")
-def _exploitability(redteam: pd.DataFrame) -> Any:
-    """The largest rise of each metric without use to the user, the most exploitable on top."""
-    filled(redteam, ["metric", "exploitability", "near_misses", "n_policies", "n_sessions"])
-    table = redteam.sort_values(["exploitability", "near_misses", "metric"], na_position="first")
-    made, panel = style.single(1.0 + 0.19 * len(table))
-    places, look = range(len(table)), {"color": style.INK, "clip_on": False}
-    hollow = {"mfc": "white", "mec": style.INK, "mew": 0.9, "ms": 6, "zorder": 1}
-    panel.hlines(places, 0, table["exploitability"], color=style.INK, linewidth=1.4)
-    panel.plot(table["exploitability"], places, "o", ms=4, label="useless", **look)
-    panel.plot(table["near_misses"], places, "o", label="near misses", **look, **hollow)
-    panel.axvline(0.1, color=style.FAINT, linewidth=0.8, linestyle=(0, (2, 2)))
-    panel.set_yticks(places, [base.get(name).short for name in table["metric"]])
-    panel.set_ylabel("metric")
-    panel.set(xlabel="rise above silence and chance", xlim=(0, None), ylim=(-0.7, len(table) - 0.3))
-    panel.grid(axis="x")
-    made.legend(loc="outside upper center", ncols=2)
     return made

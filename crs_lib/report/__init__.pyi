@@ -1,4 +1,3 @@
-from . import validity
 from .figure_tables import draw, read
 
-__all__ = ["draw", "read", "validity"]
+__all__ = ["draw", "read"]

@@ -18,7 +18,7 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import paths, prompts, safety, tables
 from crs_lib.core.errors import RunError
 from crs_lib.core.settings import Registry
-from crs_lib.figures import NoDataError, layout
+from crs_lib.figures import NoDataError, layout, stability
 from crs_lib.figures import base as registered
 from crs_lib.figures.diagrams import DETECTED
 from crs_lib.figures.recovery import at_risk
@@ -28,7 +28,6 @@ from crs_lib.report import statistics
 from crs_lib.simulate.scenarios import CALM
 from crs_lib.stats import Design, cost_interval
 from crs_lib.stats.plan import Plan
-from crs_lib.validity import redteam, sensitivity
 
 _WIDE, _NARROW = 26, 22  # characters of a line in a box
 _MOST = 8  # systems that are named in a box
@@ -211,20 +210,7 @@ def _sensitivity_weights(run: str, convention: str, plan: Plan | None) -> pd.Dat
     name = evaluate.convention_of(run, convention)
     if layout.is_thesis(name):
         raise NoDataError(f"convention {name!r} has no item TAS, whose weights these are")
-    return sensitivity.weights(evaluate.read(run, "turns", name))
-
-
-@TABLES.register("sensitivity_choices")
-def _sensitivity_choices(run: str, convention: str, plan: Plan | None) -> pd.DataFrame:
-    return sensitivity.read(run)
-
-
-@TABLES.register("redteam")
-def _exploited(run: str, convention: str, plan: Plan | None) -> pd.DataFrame:
-    try:
-        return redteam.stored(run).rename(columns={"budget": "n_policies"}).drop(columns="n")
-    except RunError as error:
-        raise NoDataError(f"run {run!r} has no search for useless policies") from error
+    return stability.weights(evaluate.read(run, "turns", name))
 
 
 @TABLES.register("replies_at_risk")

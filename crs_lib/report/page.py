@@ -16,8 +16,6 @@ from crs_lib import figures
 from crs_lib.core import prompts, tables
 from crs_lib.figures import base as registered
 from crs_lib.figures import style
-from crs_lib.validity import labels
-from crs_lib.validity.labels import AskConfig, Question
 
 DPI = 150
 _FOLDER = Path(__file__).resolve().parent
@@ -152,31 +150,6 @@ def question_page(data: Mapping[str, Any]) -> str:
     lines (kind, who, text), and a text of their own where they have one.
     """
     return scripted("annotate", data["title"], ["annotate.css"], data)
-
-
-def write_questions(config: AskConfig, out: Path | None = None) -> Path:
-    """Write the page that asks people about a run (no system is named, labels stay in the browser), and the
-    run's key; returns the page. Raises InputError and RunError as :func:`crs_lib.validity.labels.sample`.
-    """
-    asked = labels.sample(config)
-    path = out or labels.folder(config.run) / "annotate.html"
-    labels.write_key(config.run, config.kind, asked)
-    return tables.write_whole(path, question_page(_shown(asked, config.kind)))
-
-
-def _shown(asked: Sequence[Question], kind: str) -> dict[str, Any]:
-    """What a page of questions about a run shows: the question, its five answers, and the turns."""
-    told = prompts.lists("movies/annotation")
-    sides = [[[line for turn in side for line in _lines(turn)] for side in one.sides] for one in asked]
-    shown = [{"id": q.id, "earlier": q.earlier, "sides": s} for q, s in zip(asked, sides, strict=True)]
-    return {"page": labels.digest(asked), **told["page"], **told[kind], "questions": shown}
-
-
-def _lines(turn: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A turn as the page draws it: who speaks, what is said, and the style of its box."""
-    kind, who = ("user shift", f"Person – {turn['shift']}") if turn["shift"] else ("user", "Person")
-    user = {"kind": kind, "who": who, "text": turn["user"]}
-    return [user, {"kind": "system", "who": "Assistant", "text": turn["system"]}]
 
 
 def _block(name: str, *parts: object) -> Markup:

@@ -1,5 +1,6 @@
-"""Sessions with their arms, for the studies of this room: scored at once, or as runs with a twin. The twin
-has the same users, who never shift. Source: docs/validity.md, section 1.
+"""Sessions with their arms: scored at once without a file, or as a run with a twin that never shifts.
+
+Source: docs/validity.md.
 """
 
 from crs_lib import evaluate, simulate
@@ -16,19 +17,22 @@ from crs_lib.systems.base import World
 
 def scored(world: World, config: SimulateConfig, n: int) -> list[tuple[Dialogue, Scores]]:
     """The first ``n`` sessions of every system of a batch with their scores, all arms simulated; no file."""
-    talks, windows = list[Dialogue](), list[Dialogue]()
+    shifting: list[Dialogue] = []
+    others: list[Dialogue] = []
     for number in range(n):
         plan = simulate.scenario(world, number, config)
         for spec in config.systems:
-            made = simulate.arms_of(world, spec, number, config, scenarios.SHIFT, plan)
-            talks += made.pop(scenarios.SHIFT)
-            windows += [talk for several in made.values() for talk in several]
-    rule = conventions.get("default")
-    gains = arms.gains_of(windows, Scorer(world.grounder, rule))
-    return list(zip(talks, Scorer(world.grounder, rule, gains).score_many(talks), strict=True))
+            by_arm = simulate.arms_of(world, spec, number, config, scenarios.SHIFT, plan)
+            shifting += by_arm.pop(scenarios.SHIFT)
+            for dialogues in by_arm.values():
+                others += dialogues
+    convention = conventions.get("default")
+    gains = arms.gains_of(others, Scorer(world.grounder, convention))
+    scores = Scorer(world.grounder, convention, gains).score_many(shifting)
+    return list(zip(shifting, scores, strict=True))
 
 
-def _twin(config: SimulateConfig) -> SimulateConfig:
+def twin(config: SimulateConfig) -> SimulateConfig:
     """The settings of a batch's no-shift twin, run ``<run>-none``; InputError for a batch without shifts."""
     if config.arm == scenarios.NO_SHIFT:
         raise InputError(f"run {config.run!r} has no shifts itself; give the batch whose arm is 'shift'")
@@ -36,7 +40,17 @@ def _twin(config: SimulateConfig) -> SimulateConfig:
 
 
 def make(config: SimulateConfig, convention: str = "default", *, progress: bool = False) -> None:
-    """Simulate the session's arms and its twin, and score session and twin; what is finished is kept."""
+    """Simulate a batch with its arms and its twin, and score batch and twin; what is finished is kept.
+
+    Parameters
+    ----------
+    config : SimulateConfig
+        The batch; its twin, the same users who never shift, is run ``<run>-none``.
+    convention : str
+        The convention that scores both.
+    progress : bool
+        Whether bars are shown.
+    """
     simulate.simulate(config.changed(arms=(*config.arms, scenarios.NO_SHIFT)), progress=progress)
-    for arm in (config, _twin(config)):
-        evaluate.evaluate(evaluate.EvaluateConfig(run=arm.run, convention=convention))
+    for batch in (config, twin(config)):
+        evaluate.evaluate(evaluate.EvaluateConfig(run=batch.run, convention=convention))

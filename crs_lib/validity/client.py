@@ -2,4 +2,7 @@
 
 from crs_lib.core.clients import Client
 
-CLIENT = Client("validity")
+CLIENT = Client(
+    "validity",
+    members={"command": ("crs_lib.validity.commands",), "policy": ("crs_lib.validity.controls",)},
+)

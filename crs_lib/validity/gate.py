@@ -1,18 +1,18 @@
-"""The gate: which metrics order the control policies as they must, and are therefore fit to rank systems. The
-metrics of the protocol (notebooks/plans/gate.yaml) carry the verdict of its confirmation: systems, seeds,
+"""The gate: which metrics order the control policies as they must, and are therefore fit to rank systems.
+
+The metrics of the protocol (notebooks/plans/gate.yaml) carry the verdict of its confirmation: systems, seeds,
 demands and margins are frozen, tested on development seeds as often as wanted, and once on others; its sha256
-is in every result. Source: docs/validity.md, section 1.
+is in every result. Source: docs/validity.md.
 """
 
 import datetime as dt
-import itertools
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -24,20 +24,30 @@ from crs_lib.catalog import sources
 from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.settings import Field, RunName, Seed, Settings
-from crs_lib.core.tables import sha256
 from crs_lib.metrics import base
-from crs_lib.metrics.base import NOT_VALID
+from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.scenarios import NO_SHIFT, SHIFT, WINDOWS
 from crs_lib.simulate.voices import FIRST
 
 PASS, FAIL, UNDEFINED = "pass", "fail", "undefined"
-POLICIES = (
-    "oracle", "tracker", "amnesiac", "sticky", "popular", "random", "slot_echo", "echo", "silent",
-)  # fmt: skip
+FILE, LOG = "gate.yaml", "gate.log.jsonl"
+DEVELOPMENT, CONFIRMATION = "development", "confirmation"
+POLICIES = ("oracle", "tracker", "amnesiac", "sticky", "popular", "random", "slot_echo", "echo", "silent")
+RETIRED = ("history_cost_v2", "placebo_cost")  # metrics of the frozen file that nobody computes any more
+_WORDS = {
+    "above": "{a} better than {b}",
+    "not_below": "{a} not below {b} by {margin:g}",
+    "equal": "{a} equal to {b} within {margin:g}",
+    "near": "{a} equal to {b} within {margin:g}",
+    "beyond": "{a} beyond {b}",
+    UNDEFINED: "undefined where nothing shifts",
+}
+_OF_TYPE = ", "  # "shift_cost, relax" is a metric at first shifts of a type
+_BY = ["model", "session_id"]
 
 
 class GateConfig(Settings):
-    """The settings of a study of the control policies, checked as those of a simulation."""
+    """The settings of a batch of control policies, checked as those of a simulation."""
 
     run: Annotated[RunName, Field(description="the run's name")] = "gate"
     catalog: Annotated[str, Field(description="sample, or a catalogue's file")] = sources.SAMPLE
@@ -45,52 +55,33 @@ class GateConfig(Settings):
     n_turns: Annotated[int, Field(ge=1, description="user turns in a session")] = 20
     seed: Annotated[Seed, Field(description="seed of every random choice")] = 7
     workers: Annotated[int, Field(ge=1, description="processes")] = 1
-    budget: Annotated[int, Field(ge=1, description="policies that a search for gamed scores tries")] = 150
 
     def check(self) -> None:
         self.simulation()
 
-    def simulation(self, systems: Sequence[str] = POLICIES) -> simulate.SimulateConfig:
-        """The batch of the control policies that the gate looks at, or of other systems; users of voice A."""
-        same = ("run", "catalog", "n_sessions", "n_turns", "seed", "workers")
-        given = {name: getattr(self, name) for name in same}
-        return simulate.SimulateConfig(systems=systems, voices=FIRST, **given)
+    def simulation(self, systems: Sequence[str] = POLICIES) -> SimulateConfig:
+        """The batch of the control policies, or of other systems; users of voice A."""
+        return SimulateConfig(systems=systems, voices=FIRST, **self.values())
 
 
-def verdicts() -> pd.DataFrame:
-    """One row a metric of the protocol: demands of its confirmation passed and asked, mark (empty where it
-    may rank systems), and what failed. Empty before the confirmation.
+@dataclass(frozen=True)
+class Verdict:
+    """What the demands on a metric came to: how many hold, and whether the metric may rank systems.
+
+    ``failed`` lists the demands that do not hold; ``mark`` is empty where the metric may rank.
     """
-    found = [{"metric": name, **row} for name, row in Protocol.read().verdicts().items()]
-    return pd.DataFrame(found, columns=["metric", "passed", "asked", "mark", "failed"])
+
+    passed: int
+    asked: int
+    failed: str
+    mark: str
 
 
-FILE, LOG = "gate.yaml", "gate.log.jsonl"
-DEVELOPMENT, CONFIRMATION = "development", "confirmation"
-_WORDS = {
-    "above": "{a} better than {b}", "not_below": "{a} not below {b} by {margin:g}",
-    "equal": "{a} equal to {b} within {margin:g}", "near": "{a} equal to {b} within {margin:g}",
-    "beyond": "{a} beyond {b}", UNDEFINED: "undefined where nothing shifts",
-}  # fmt: skip
+@dataclass(frozen=True)
+class Demand:
+    """One demand of the protocol: ``a`` in relation to ``b``, or to ``value`` where ``b`` is empty.
 
-
-_OF_TYPE = ", "
-
-
-def _by_type(run: str, names: Sequence[str]) -> pd.DataFrame:
-    """The values of metrics at first shifts of a type, a column for each name like "shift_cost, relax"."""
-    shifts = evaluate.read(run, "shifts").drop_duplicates(["model", "session_id"])
-    found = shifts[["model", "session_id"]].copy()
-    for name in names:
-        metric, of, kind = name.partition(_OF_TYPE)
-        if of:
-            found[name] = shifts[metric].where(shifts["type"] == kind)
-    return found
-
-
-class _Demand(NamedTuple):
-    """One demand of the protocol; ``b`` is empty where ``a`` is held against ``value``. "shift_cost, relax"
-    is the metric at first shifts of that type. A demand on what a policy reads does not ``decide`` a verdict.
+    A demand on what a policy reads does not ``decide`` a verdict.
     """
 
     metric: str
@@ -104,7 +95,17 @@ class _Demand(NamedTuple):
     @property
     def text(self) -> str:
         """The demand in words: "sticky beyond 0.1"."""
-        return _WORDS[self.relation].format(a=self.a, b=self.b or f"{self.value:g}", margin=self.margin)
+        bound = self.b or f"{self.value:g}"
+        return _WORDS[self.relation].format(a=self.a, b=bound, margin=self.margin)
+
+    @property
+    def outcome(self) -> str:
+        """The metric without a type of shift."""
+        return _outcome(self.metric)
+
+
+def _outcome(metric: str) -> str:
+    return metric.partition(_OF_TYPE)[0]
 
 
 @dataclass(frozen=True)
@@ -117,39 +118,58 @@ class Protocol:
     @classmethod
     def read(cls, path: Path | None = None) -> "Protocol":
         """A file's, by default the package's own; InputError for an unknown metric, system or relation."""
-        place = path or paths.notebooks() / "plans" / FILE
-        found = cls(place, safety.read_yaml(place))
-        systems = set(found.content["systems"])
-        for one in found.demands:
-            base.get(one.metric.partition(_OF_TYPE)[0])
-            if one.relation not in _WORDS:
-                raise InputError(f"{place.name}: relation {one.relation!r} is none of {', '.join(_WORDS)}")
-            if unknown := {name for name in (one.a, one.b) if name} - systems:
-                named = f"{one.text!r} names {unknown.pop()!r}"
-                raise InputError(f"{place.name}: {named}, which is not in systems")
-        return found
+        path = path or paths.notebooks() / "plans" / FILE
+        protocol = cls(path, safety.read_yaml(path))
+        for demand in protocol.demands:
+            protocol.check(demand)
+        return protocol
+
+    def check(self, demand: Demand) -> None:
+        """Raise InputError for a demand that names an unknown metric, relation or system."""
+        base.get(demand.outcome)
+        if demand.relation not in _WORDS:
+            relations = ", ".join(_WORDS)
+            raise InputError(f"{self.path.name}: relation {demand.relation!r} is none of {relations}")
+        for system in (demand.a, demand.b):
+            if system and system not in self.systems:
+                wrong = f"{demand.text!r} names {system!r}, which is not in systems"
+                raise InputError(f"{self.path.name}: {wrong}")
 
     @cached_property
     def digest(self) -> str:
         """The sha256 of the file."""
-        return sha256(self.path)
+        return tables.sha256(self.path)
 
     @property
-    def demands(self) -> list[_Demand]:
-        """The demands in their order, those that decide first."""
-        blocks = {True: self.content["demands"], False: self.content.get("of_readers", {})}
-        named = ((name, decides, found) for decides, block in blocks.items() for name, found in block.items())
-        return [_Demand(name, **one, decides=decides) for name, decides, found in named for one in found]
+    def systems(self) -> tuple[str, ...]:
+        """The systems that every seed simulates."""
+        return tuple(self.content["systems"])
+
+    @property
+    def demands(self) -> list[Demand]:
+        """The demands in their order, those that decide first; those on retired metrics are left out."""
+        deciding = self._block("demands", decides=True)
+        return deciding + self._block("of_readers", decides=False)
+
+    def _block(self, key: str, *, decides: bool) -> list[Demand]:
+        demands = []
+        for metric, rows in self.content.get(key, {}).items():
+            if metric not in RETIRED:
+                demands += [Demand(metric, **row, decides=decides) for row in rows]
+        return demands
 
     @property
     def metrics(self) -> set[str]:
-        """The metrics that the protocol decides."""
-        return {name.partition(_OF_TYPE)[0] for name in self.content["demands"]}
+        """The metrics that the protocol decides, retired ones too."""
+        return {_outcome(name) for name in self.content["demands"]}
 
-    def verdicts(self) -> dict[str, dict[str, Any]]:
-        """By metric: demands passed and asked, mark and failed demands of the last confirmation, if any."""
-        lines = [line["metrics"] for line in self.log() if line["protocol"] == self.digest]
-        return dict(lines[-1]) if lines else {}
+    def verdicts(self) -> dict[str, Verdict]:
+        """The verdicts of the last confirmation by metric; empty before it."""
+        verdicts: dict[str, Verdict] = {}
+        for line in self.log():
+            if line["protocol"] == self.digest:
+                verdicts = {name: Verdict(**row) for name, row in line["metrics"].items()}
+        return verdicts
 
     def seeds(self, part: str) -> list[int]:
         """The seeds of "development" or "confirmation"."""
@@ -160,141 +180,228 @@ class Protocol:
         path = self.path.parent / LOG
         return list(tables.read_jsonl(path)) if path.exists() else []
 
-    def batch(self, part: str, seed: int, run: str, catalog: str, workers: int) -> simulate.SimulateConfig:
+    def batch(self, part: str, seed: int, run: str, catalog: str, workers: int) -> SimulateConfig:
         """The sessions of one seed, in all arms."""
-        sizes, voices = self.content["n_sessions"], self.content["voices"]
-        return simulate.SimulateConfig(
-            run=f"{run}-{seed}", catalog=catalog, systems=tuple(self.content["systems"]),
-            n_sessions=int(sizes[part]), n_turns=int(self.content["n_turns"]), seed=seed, workers=workers,
-            arms=(SHIFT, *WINDOWS, NO_SHIFT), voices=voices[part],
-        )  # fmt: skip
+        return SimulateConfig(
+            run=f"{run}-{seed}",
+            catalog=catalog,
+            systems=self.systems,
+            n_sessions=int(self.content["n_sessions"][part]),
+            n_turns=int(self.content["n_turns"]),
+            seed=seed,
+            workers=workers,
+            arms=(SHIFT, *WINDOWS, NO_SHIFT),
+            voices=self.content["voices"][part],
+        )
 
     def values(self, part: str, run: str, catalog: str, workers: int) -> pd.DataFrame:
-        """Simulate and score the seeds of a part: a row for each arm, system and scenario, a column a metric.
+        """Simulate and score the seeds of a part: a row an arm, system and scenario, a column a metric.
+
         ``scenario`` is "<seed>/<session>". What is finished already is kept. Of a ratio of means a scenario
         has the linear part, so that the mean over scenarios is the ratio.
         """
-        names = list(dict.fromkeys(one.metric for one in self.demands))
-        ratios = {name: ratio for name in names if _OF_TYPE not in name and (ratio := base.get(name).ratio)}
-        plain = [name for name in names if _OF_TYPE not in name]
-        kept = list(dict.fromkeys([*plain, *(part for ratio in ratios.values() for part in ratio)]))
+        columns = _Columns(dict.fromkeys(demand.metric for demand in self.demands))
         frames = []
         for seed in self.seeds(part):
             batch = self.batch(part, seed, run, catalog, workers)
             simulate.simulate(batch, progress=False)
             for arm in (SHIFT, NO_SHIFT):
-                scored = batch.run_of(arm)
-                evaluate.evaluate(evaluate.EvaluateConfig(run=scored, workers=workers))
-                found = evaluate.read(scored, "results")[["model", "session_id", *kept]]
-                found = found.astype(dict.fromkeys(kept, float))
-                if arm == SHIFT and len(plain) < len(names):
-                    found = found.merge(_by_type(scored, names), how="left", on=["model", "session_id"])
-                frames.append(found.assign(arm=arm, scenario=f"{seed}/" + found["session_id"]))
+                scored = columns.read(batch.run_of(arm), workers, of_types=arm == SHIFT)
+                frames.append(scored.assign(arm=arm, scenario=f"{seed}/" + scored["session_id"]))
         frame = pd.concat(frames, ignore_index=True).rename(columns={"model": "system"})
-        for name, (top, bottom) in ratios.items():
-            known = frame[frame["arm"] == SHIFT].dropna(subset=[top, bottom])
-            means = known.groupby("system")[[top, bottom]].mean().reindex(frame["system"])
-            ratio, scale = (means[top] / means[bottom]).to_numpy(), means[bottom].to_numpy()
-            frame[name] = ratio + (frame[top] - ratio * frame[bottom]) / scale
-        return frame
+        return columns.with_ratios(frame)
 
     def test(self, frame: pd.DataFrame) -> pd.DataFrame:
         """One row a demand: mean, 95 % interval, one-sided p, p adjusted within the metric (Holm), verdict.
+
         ``estimate`` is mean(a − b), or mean(a) where a is held against a value; for metrics where lower is
         better a − b is turned, the values held against a number are not. Equivalence is two one-sided t tests
         at alpha. A demand with fewer than two scenarios fails.
         """
-        alpha = float(self.content["alpha"])
-        shifting, plain = (frame[frame["arm"] == arm] for arm in (SHIFT, NO_SHIFT))
-        parts = []
-        groups = itertools.groupby(self.demands, lambda one: (one.decides, one.metric))
-        for (decides, name), demands in groups:
-            wide = shifting.set_index(["scenario", "system"])[name].unstack()  # noqa: PD010
-            part = pd.DataFrame([_tested(one, wide, plain) for one in demands]).assign(decides=decides)
-            parts.append(part.assign(p_holm=stats.holm(part["p"].tolist())))
-        found = pd.concat(parts, ignore_index=True)
-        return found.assign(verdict=np.where(found["p_holm"] < alpha, PASS, FAIL), protocol=self.digest)
+        rows = [_tested(demand, frame) for demand in self.demands]
+        tests = pd.DataFrame(rows)
+        families = tests.groupby(["decides", "metric"], sort=False)["p"]
+        tests["p_holm"] = families.transform(lambda p: stats.holm(p.tolist()))
+        held = tests["p_holm"] < float(self.content["alpha"])
+        return tests.assign(verdict=np.where(held, PASS, FAIL), protocol=self.digest)
 
 
-def _tested(one: _Demand, wide: pd.DataFrame, plain: pd.DataFrame) -> dict[str, Any]:
-    """The row of a demand without its verdict."""
-    row: dict[str, Any] = {"metric": one.metric, "demand": one.text}
-    row |= dict.fromkeys(("estimate", "low", "high"), math.nan)
-    if one.relation == UNDEFINED:
-        n = int(plain[one.metric].notna().sum())
-        return row | {"n": n, "p": float(n > 0)}
-    lower = base.get(one.metric.partition(_OF_TYPE)[0]).direction == base.LOWER  # turned: higher is better
-    gaps = (wide[one.a] - wide[one.b]) * (-1.0 if lower else 1.0) if one.b else wide[one.a]
-    known = gaps.dropna().to_numpy()
-    if len(known) < 2:
-        return row | {"n": len(known), "p": 1.0}
-    low, high = _p_above(known, one.value - one.margin), _p_above(-known, -one.value - one.margin)
-    half = float(scipy.stats.t.ppf(0.975, len(known) - 1) * known.std(ddof=1) / math.sqrt(len(known)))
-    mean = float(known.mean())
-    row |= {"estimate": mean, "low": mean - half, "high": mean + half, "n": len(known)}
-    return row | {"p": max(low, high) if one.relation in ("equal", "near") else low}
+class _Columns:
+    """The columns of a protocol's table: metrics, metrics at first shifts of a type, parts of ratios."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        names = list(names)
+        self.of_types = [name for name in names if _OF_TYPE in name]
+        self.plain = [name for name in names if _OF_TYPE not in name]
+        self.ratios: dict[str, tuple[str, str]] = {}
+        for name in self.plain:
+            ratio = base.get(name).ratio
+            if ratio:
+                self.ratios[name] = ratio
+
+    def read(self, run: str, workers: int, *, of_types: bool) -> pd.DataFrame:
+        """Score a run, and its sessions' values; with those at first shifts of a type where wanted."""
+        evaluate.evaluate(evaluate.EvaluateConfig(run=run, workers=workers))
+        names = dict.fromkeys(self.plain)
+        for parts in self.ratios.values():
+            names.update(dict.fromkeys(parts))
+        scored = evaluate.read(run, "results")[[*_BY, *names]].astype(dict.fromkeys(names, float))
+        if of_types and self.of_types:
+            return scored.merge(self._at_first_shifts(run), how="left", on=_BY)
+        return scored
+
+    def _at_first_shifts(self, run: str) -> pd.DataFrame:
+        """The values of metrics at first shifts of a type, a column a name ("shift_cost, relax")."""
+        shifts = evaluate.read(run, "shifts").drop_duplicates(_BY)
+        values = shifts[_BY].copy()
+        for name in self.of_types:
+            metric, _, kind = name.partition(_OF_TYPE)
+            values[name] = shifts[metric].where(shifts["type"] == kind)
+        return values
+
+    def with_ratios(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The table with the linear part of every ratio of means: ratio + (top − ratio · bottom) / mean."""
+        for name, (top, bottom) in self.ratios.items():
+            shifting = frame[frame["arm"] == SHIFT].dropna(subset=[top, bottom])
+            means = shifting.groupby("system")[[top, bottom]].mean().reindex(frame["system"])
+            scale = means[bottom].to_numpy()
+            ratio = (means[top] / means[bottom]).to_numpy()
+            frame[name] = ratio + (frame[top] - ratio * frame[bottom]) / scale
+        return frame
 
 
-def _p_above(known: NDArray[np.float64], bound: float) -> float:
+def _tested(demand: Demand, frame: pd.DataFrame) -> dict[str, Any]:
+    """The row of a demand: the test of its gaps, without an adjusted p and a verdict."""
+    row: dict[str, Any] = {"metric": demand.metric, "demand": demand.text, "decides": demand.decides}
+    row.update(estimate=math.nan, low=math.nan, high=math.nan)
+    if demand.relation == UNDEFINED:
+        plain = frame.loc[frame["arm"] == NO_SHIFT, demand.metric]
+        n = int(plain.notna().sum())
+        return {**row, "n": n, "p": float(n > 0)}
+    gaps = _gaps(demand, frame)
+    if len(gaps) < 2:
+        return {**row, "n": len(gaps), "p": 1.0}
+    p = _p_above(gaps, demand.value - demand.margin)
+    if demand.relation in ("equal", "near"):
+        p = max(p, _p_above(-gaps, -demand.value - demand.margin))
+    mean = float(gaps.mean())
+    half = float(scipy.stats.t.ppf(0.975, len(gaps) - 1) * gaps.std(ddof=1) / math.sqrt(len(gaps)))
+    row.update(estimate=mean, low=mean - half, high=mean + half)
+    return {**row, "n": len(gaps), "p": p}
+
+
+def _gaps(demand: Demand, frame: pd.DataFrame) -> NDArray[np.float64]:
+    """What a demand tests, a number a scenario: a, or a − b turned so that higher is better."""
+    shifting = frame[frame["arm"] == SHIFT]
+    by_system = shifting.set_index(["scenario", "system"])[demand.metric].unstack()  # noqa: PD010
+    gaps = by_system[demand.a]
+    if demand.b:
+        gaps = gaps - by_system[demand.b]
+        if base.get(demand.outcome).direction == base.LOWER:
+            gaps = -gaps
+    return np.asarray(gaps.dropna(), dtype=float)
+
+
+def _p_above(values: NDArray[np.float64], bound: float) -> float:
     """One-sided p of the hypothesis that the mean does not lie above a bound; 0 or 1 without any spread."""
-    if np.ptp(known) < 1e-12:
-        return float(known[0] <= bound)
-    return float(scipy.stats.ttest_1samp(known, bound, alternative="greater").pvalue)
+    if np.ptp(values) < 1e-12:
+        return float(values[0] <= bound)
+    return float(scipy.stats.ttest_1samp(values, bound, alternative="greater").pvalue)
+
+
+def verdicts() -> pd.DataFrame:
+    """One row a metric of the protocol, from its confirmation; empty before it.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``metric``, the demands ``passed`` of those ``asked``, ``mark`` (empty where the metric may rank
+        systems) and the demands that ``failed``. Metrics that are computed no more keep their verdict.
+    """
+    rows = []
+    for metric, verdict in Protocol.read().verdicts().items():
+        rows.append({"metric": metric, **asdict(verdict)})
+    return pd.DataFrame(rows, columns=["metric", "passed", "asked", "mark", "failed"])
 
 
 def develop(run: str, catalog: str, workers: int = 2) -> pd.DataFrame:
     """The tests of the protocol on its development seeds, as often as wanted (:meth:`Protocol.test`)."""
     protocol = Protocol.read()
-    return _written(run, DEVELOPMENT, protocol.test(protocol.values(DEVELOPMENT, run, catalog, workers)))
+    tests = protocol.test(protocol.values(DEVELOPMENT, run, catalog, workers))
+    return _written(run, DEVELOPMENT, tests)
 
 
 def confirm(run: str, catalog: str, workers: int = 2) -> pd.DataFrame:
-    """The tests of the protocol on its confirmation seeds: once, and whatever comes out is logged. A line of
-    ``gate.log.jsonl`` beside the protocol keeps the commit at the start, the hash, the catalogue (its file's
-    name, its number of films, the sha256 of what it holds) and the verdict. Raises RunError where this
-    protocol was confirmed on these films before, whatever the file's name.
+    """The tests of the protocol on its confirmation seeds: once, and whatever comes out is logged.
+
+    A line of ``gate.log.jsonl`` beside the protocol keeps the commit at the start, the hash, the catalogue
+    (its file's name, its number of films, the sha256 of what it holds) and the verdict. Raises RunError where
+    this protocol was confirmed on these films before, whatever the file's name.
     """
-    protocol, films, code = Protocol.read(), sources.load(catalog), runs.code_version()
-    held, name = sources.content_hash(films), Path(catalog).name
-    for line in protocol.log():
-        same = line["films_sha256"] == held if "films_sha256" in line else line["catalog"] == name
-        if line["protocol"] == protocol.digest and same:
-            when = f"{line['date']} ({line['passed']} of {line['asked']} demands held)"
-            once = f"a protocol is confirmed once: read {LOG}"
-            raise RunError(f"this protocol was confirmed on {name!r} on {when}; {once}")
-    found = protocol.test(protocol.values(CONFIRMATION, run, catalog, workers))
-    lost = found[found["verdict"] != PASS]
+    protocol = Protocol.read()
+    films = sources.load(catalog)
+    code = runs.code_version()
     record = {
-        "date": dt.datetime.now(dt.UTC).date().isoformat(), **code, "protocol": protocol.digest,
-        "catalog": name, "films": len(films), "films_sha256": held, "seeds": protocol.seeds(CONFIRMATION),
-        "asked": len(found), "passed": len(found) - len(lost),
-        "failed": list(lost["metric"] + ": " + lost["demand"]), "verdict": FAIL if len(lost) else PASS,
-        "metrics": _by_metric(found),
-    }  # fmt: skip
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
+        **code,
+        "protocol": protocol.digest,
+        "catalog": Path(catalog).name,
+        "films": len(films),
+        "films_sha256": sources.content_hash(films),
+        "seeds": protocol.seeds(CONFIRMATION),
+    }
+    for line in protocol.log():
+        _refuse_repetition(line, record)
+    tests = protocol.test(protocol.values(CONFIRMATION, run, catalog, workers))
+    _log(protocol, record, tests)
+    return _written(run, CONFIRMATION, tests)
+
+
+def _refuse_repetition(line: Mapping[str, Any], record: Mapping[str, Any]) -> None:
+    """RunError where a line of the log confirms the same protocol on the same films."""
+    key = "films_sha256" if "films_sha256" in line else "catalog"
+    if (line["protocol"], line[key]) == (record["protocol"], record[key]):
+        when = f"{line['date']} ({line['passed']} of {line['asked']} demands held)"
+        once = f"a protocol is confirmed once: read {LOG}"
+        raise RunError(f"this protocol was confirmed on {record['catalog']!r} on {when}; {once}")
+
+
+def _log(protocol: Protocol, record: Mapping[str, Any], tests: pd.DataFrame) -> None:
+    lost = tests[tests["verdict"] != PASS]
+    metrics = {name: asdict(verdict) for name, verdict in metric_verdicts(tests).items()}
+    outcome = {
+        "asked": len(tests),
+        "passed": len(tests) - len(lost),
+        "failed": list(lost["metric"] + ": " + lost["demand"]),
+        "verdict": FAIL if len(lost) else PASS,
+        "metrics": metrics,
+    }
     with (protocol.path.parent / LOG).open("a", encoding="utf-8", newline="\n") as file:
-        file.write(json.dumps(record, ensure_ascii=False) + "\n")
-    return _written(run, CONFIRMATION, found)
+        file.write(json.dumps({**record, **outcome}, ensure_ascii=False) + "\n")
 
 
-def _written(run: str, part: str, found: pd.DataFrame) -> pd.DataFrame:
+def _written(run: str, part: str, tests: pd.DataFrame) -> pd.DataFrame:
     """The tests, also written beside the runs as ``<run>/gate_<part>.csv``."""
-    tables.write_csv(paths.run_folder(simulate.STUDY, run) / f"gate_{part}.csv", found)
-    return found
+    tables.write_csv(paths.run_folder(simulate.STUDY, run) / f"gate_{part}.csv", tests)
+    return tests
 
 
-def _by_metric(found: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """:meth:`Protocol.verdicts` of tests: the demands that decide, a metric's types of shifts with it."""
-    deciding = found[found["decides"]]
-    table = board(deciding.assign(metric=deciding["metric"].str.partition(_OF_TYPE)[0]))
-    rows = table.rename(columns={"held": "passed"}).drop(columns="decides").to_dict("records")
-    return {row.pop("metric"): row | {"mark": NOT_VALID if row["failed"] else ""} for row in rows}
+def metric_verdicts(tests: pd.DataFrame) -> dict[str, Verdict]:
+    """The verdicts by metric from the tests that decide; types of shifts count for their metric."""
+    deciding = tests[tests["decides"]]
+    table = board(deciding.assign(metric=deciding["metric"].map(_outcome)))
+    verdicts = {}
+    for row in table.itertuples(index=False):
+        mark = base.NOT_VALID if row.failed else ""
+        verdicts[str(row.metric)] = Verdict(row.held, row.asked, row.failed, mark)
+    return verdicts
 
 
-def board(found: pd.DataFrame) -> pd.DataFrame:
+def board(tests: pd.DataFrame) -> pd.DataFrame:
     """One row a metric of the protocol: demands that held of those made, and those that did not hold."""
     rows = []
-    for (decides, name), mine in found.groupby(["decides", "metric"], sort=False):
-        lost: Iterable[str] = mine.loc[mine["verdict"] != PASS, "demand"]
-        held, failed = int((mine["verdict"] == PASS).sum()), "; ".join(lost)
-        rows.append({"metric": name, "held": held, "asked": len(mine), "failed": failed, "decides": decides})
+    for (decides, metric), part in tests.groupby(["decides", "metric"], sort=False):
+        lost = part.loc[part["verdict"] != PASS, "demand"]
+        row = {"metric": metric, "held": len(part) - len(lost), "asked": len(part)}
+        rows.append({**row, "failed": "; ".join(lost), "decides": decides})
     return pd.DataFrame(rows)

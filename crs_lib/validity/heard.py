@@ -1,45 +1,59 @@
-"""The state of a user as heard from the user's words alone: constraints, exclusions, questions, reactions. A
-value named in a field replaces the earlier ones; one that is refused is unwanted, one "not required any more"
-is dropped, "forget the rest" drops all; a film named with approval stands for its genres while nothing is
-stated; a year counts where that very year is asked for. Reactions are read from cues of acceptance and
-rejection outside of titles and films not seen (prompts/movies/heard.wording; docs/validity.md, section 4).
+"""The state of a user as heard from the user's words alone: constraints, exclusions, questions.
+
+A value named in a field replaces the earlier ones; one that is refused is unwanted, one "not required any
+more" is dropped, "forget the rest" drops all; a film named with approval stands for its genres while nothing
+is stated; a year counts where that very year is asked for. The cues are prompts/movies/heard.wording.
 """
 
-import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, NamedTuple
+from itertools import pairwise
 
 from crs_lib.catalog.fields import FIELDS, GOAL_FIELD
 from crs_lib.catalog.grounder import Grounder, Match
 from crs_lib.core import prompts
+from crs_lib.core.dialogue import USER, Dialogue, Turn
 from crs_lib.core.text import fold
 
-_SAYABLE = frozenset(name for name, row in FIELDS.items() if row.people_say_values)
-_CLAUSE, _SENTENCE = re.compile(r"[.!?;:\n]| but |\b[Nn]o,"), re.compile(r"[.!?;\n]")
+_SAYABLE = frozenset(name for name, field in FIELDS.items() if field.people_say_values)
+_CLAUSE = re.compile(r"[.!?;:\n]| but |\b[Nn]o,")
+_SENTENCE = re.compile(r"[.!?;\n]")
 _BRACKETED = re.compile(r"[(\[](\d+)[)\]]")
 _NEAR = 4  # words between a refusal and the value that it refuses
-_ATTITUDES = ("wanted", "unwanted", "given up")
+WANTED, UNWANTED, GIVEN_UP = "wanted", "unwanted", "given up"
+_FOLLOW_UP = "follow_up"  # the stage in which a simulated user asks for other films
+
+Span = tuple[int, int]  # start and end of a piece of text, in characters
+NOTHING: frozenset[int] = frozenset()
 
 
 @cache
-def cue(name: str) -> re.Pattern[str]:
+def _cue(name: str) -> re.Pattern[str]:
     """The pattern of a section of cues; those of "about" are joined by what the fields are asked with."""
-    asked = [word for row in FIELDS.values() for word in row.people_ask if name == "about"]
-    return re.compile(rf"\b(?:{'|'.join([*prompts.lines('heard')[name], *asked])})\b")
+    words = list(prompts.lines("heard")[name])
+    if name == "about":
+        for field in FIELDS.values():
+            words += field.people_ask
+    return re.compile(rf"\b(?:{'|'.join(words)})\b")
 
 
 @cache
-def _films() -> tuple[re.Pattern[str], list[list[str]]]:
-    """The pattern of words that stand for kinds of film, and the genres of each of its groups."""
-    kinds = [line.split(": ") for line in prompts.lines("heard")["kinds"]]
-    pattern = "|".join(rf"(?P<k{i}>\b(?:{cues})\b)" for i, (_, cues) in enumerate(kinds))
-    return re.compile(pattern), [genres.split(", ") for genres, _ in kinds]
+def _kinds() -> tuple[re.Pattern[str], dict[str, list[str]]]:
+    """The words that stand for kinds of film, a named group a kind, and the genres of each group."""
+    genres = {}
+    alternatives = []
+    for number, line in enumerate(prompts.lines("heard")["kinds"]):
+        names, words = line.split(": ")
+        genres[f"k{number}"] = names.split(", ")
+        alternatives.append(rf"(?P<k{number}>\b(?:{words})\b)")
+    return re.compile("|".join(alternatives)), genres
 
 
-class _Heard(NamedTuple):
-    """One user turn: concepts wanted, unwanted, given up (all: ``resets``), films named, what it asks for."""
+@dataclass(frozen=True)
+class Wording:
+    """One user turn: concepts by attitude, whether it takes all back, the films it names, a question."""
 
     wanted: frozenset[int]
     unwanted: frozenset[int]
@@ -47,88 +61,130 @@ class _Heard(NamedTuple):
     resets: bool
     films: tuple[int, ...]
     asks_about: bool
-    requests: bool
 
 
-class _HeardState(NamedTuple):
-    """The state after a user turn: active constraints, unwanted values, what the turn asks for."""
+@dataclass(frozen=True)
+class HeardState:
+    """The state after a user turn: concepts in force, unwanted ones, whether it asks about a film."""
 
     constraints: frozenset[int]
     avoid: frozenset[int]
     asks_about: bool
-    requests: bool = False
 
-    def as_logged(self, grounder: Grounder) -> dict[str, Any]:
-        """The constraints and unwanted values by field, as a simulator's log has them."""
-        terms, log = grounder.catalog.vocabulary, dict[str, Any]()
-        for name, codes in (("constraints", self.constraints), ("avoid", self.avoid)):
-            values: dict[str, list[str]] = log.setdefault(name, {})
-            for code in sorted(codes):
-                values.setdefault(terms.field[code], []).append(terms.value[code])
-        return log
+
+@dataclass(frozen=True)
+class Correction:
+    """Earlier preferences that readers of a revision say the person keeps, and those dropped (codes)."""
+
+    still_wanted: frozenset[int]
+    dropped: frozenset[int]
 
 
 def films(grounder: Grounder, text: str) -> tuple[int, ...]:
     """The catalogue items whose titles a text names, each once; a year in brackets is no title."""
-    return tuple(dict.fromkeys(mention.item for mention in _titles(grounder, text)))
+    return tuple(dict.fromkeys(item for _, item in _titles(grounder, text)))
 
 
-def _titles(grounder: Grounder, text: str) -> list[Any]:
-    """The titles in a text, years in brackets left out."""
-    years = {found.span(1) for found in _BRACKETED.finditer(text)}
-    return [title for title in grounder.titles(text) if (title.start, title.end) not in years]
+def _titles(grounder: Grounder, text: str) -> list[tuple[Span, int]]:
+    """Where a text names films, and which; years in brackets are left out."""
+    years = {match.span(1) for match in _BRACKETED.finditer(text)}
+    titles = []
+    for title in grounder.titles(text):
+        span = (title.start, title.end)
+        if span not in years:
+            titles.append((span, title.item))
+    return titles
 
 
-def _hear(grounder: Grounder, text: str) -> _Heard:
-    """Read one user turn; values inside a title, or inside a longer value, do not count."""
+def read(grounder: Grounder, text: str) -> Wording:
+    """What one user turn says; values inside a title, or inside a longer value, do not count."""
     titles = _titles(grounder, text)
-    found = [m for m in grounder.audit(text) if not m.rejected and _sayable(m, text)]
-    found = [m for m in found if not any(t.start <= m.start and m.end <= t.end for t in titles)]
-    matches = [m for m in found if not any(_inside(m, other) for other in found)]
-    matches += _kinds(grounder, text, [(one.start, one.end) for one in (*titles, *matches)])
-    # Of a value that is named twice the last attitude counts.
-    held = {
-        m.code: _attitude(text[: m.start], text[m.end :]) for m in sorted(_in_role(matches, text, grounder))
-    }
-    of = {name: frozenset(code for code, one in held.items() if one == name) for name in _ATTITUDES}
-    resets, about, asks = (bool(cue(name).search(fold(text))) for name in ("resets", "about", "asks"))
-    named, about = tuple(dict.fromkeys(title.item for title in titles)), about and bool(titles or "?" in text)
-    return _Heard(of["wanted"], of["unwanted"], of["given up"], resets, named, about, asks)
+    matches = _values(grounder, text, [span for span, _ in titles])
+    attitudes: dict[int, str] = {}
+    for match in sorted(_in_role(matches, text, grounder)):  # of a value that is named twice the last attitude counts
+        attitudes[match.code] = _attitude(text[: match.start], text[match.end :])
+    folded = fold(text)
+    named = tuple(dict.fromkeys(item for _, item in titles))
+    asks_about = bool(_cue("about").search(folded)) and bool(titles or "?" in text)
+    return Wording(
+        wanted=_with(attitudes, WANTED),
+        unwanted=_with(attitudes, UNWANTED),
+        given_up=_with(attitudes, GIVEN_UP),
+        resets=bool(_cue("resets").search(folded)),
+        films=named,
+        asks_about=asks_about,
+    )
+
+
+def _with(attitudes: Mapping[int, str], attitude: str) -> frozenset[int]:
+    return frozenset(code for code, value in attitudes.items() if value == attitude)
+
+
+def _values(grounder: Grounder, text: str, titles: Sequence[Span]) -> list[Match]:
+    """The values that a text names outside titles, and the genres that words for kinds of film stand for."""
+    sayable = []
+    for match in grounder.audit(text):
+        if not match.rejected and _sayable(match, text) and not _inside_any(_span(match), titles):
+            sayable.append(match)
+    spans = [_span(match) for match in sayable]
+    matches = [match for match in sayable if not _inside_longer(_span(match), spans)]
+    occupied = [*titles, *map(_span, matches)]
+    return matches + _of_kinds(grounder, text, occupied)
+
+
+def _span(match: Match) -> Span:
+    return match.start, match.end
+
+
+def _inside_any(span: Span, others: Iterable[Span]) -> bool:
+    return any(start <= span[0] and span[1] <= end for start, end in others)
+
+
+def _inside_longer(span: Span, others: Iterable[Span]) -> bool:
+    length = span[1] - span[0]
+    return _inside_any(span, [other for other in others if other[1] - other[0] > length])
 
 
 def _sayable(match: Match, text: str) -> bool:
     """Whether the field is one whose values people say; a year only where that very year is meant."""
     if match.field in _SAYABLE:
         return True
-    exact = cue("of_the_year").search(fold(text[: match.start]))
-    return bool(exact) and not cue("bound").search(fold(text[match.end :]))
+    exact = _cue("of_the_year").search(fold(text[: match.start]))
+    return bool(exact) and not _cue("bound").search(fold(text[match.end :]))
 
 
-def _inside(match: Match, other: Match) -> bool:
-    """Whether a match lies in a longer one."""
-    shorter = match.end - match.start < other.end - other.start
-    return shorter and other.start <= match.start and match.end <= other.end
+def _of_kinds(grounder: Grounder, text: str, occupied: Sequence[Span]) -> list[Match]:
+    """The genres that words for kinds of film stand for, outside what is occupied already."""
+    pattern, genres = _kinds()
+    matches = []
+    for word in pattern.finditer(text.lower().replace("-", " ")):
+        if not _overlaps(word.span(), occupied):
+            matches += _first_genre(grounder, word.span(), genres[str(word.lastgroup)])
+    return matches
 
 
-def _kinds(grounder: Grounder, text: str, taken: Sequence[tuple[int, int]]) -> list[Match]:
-    """The genres that words for kinds of film stand for, outside what is taken already."""
-    found, (pattern, kinds) = [], _films()
-    for match in pattern.finditer(text.lower().replace("-", " ")):
-        if any(start < match.end() and match.start() < end for start, end in taken):
-            continue
-        genres = kinds[int(str(match.lastgroup)[1:])]
-        codes = ((genre, grounder.catalog.code(GOAL_FIELD, genre)) for genre in genres)
-        known = ((genre, code) for genre, code in codes if code is not None)
-        found += [Match(*match.span(), GOAL_FIELD, genre, code, "") for genre, code in [*known][:1]]
-    return found
+def _overlaps(span: Span, others: Iterable[Span]) -> bool:
+    return any(start < span[1] and span[0] < end for start, end in others)
+
+
+def _first_genre(grounder: Grounder, span: Span, genres: Iterable[str]) -> list[Match]:
+    """The first of the genres that the catalogue has, as a match; none where it has none."""
+    for genre in genres:
+        code = grounder.catalog.code(GOAL_FIELD, genre)
+        if code is not None:
+            return [Match(*span, GOAL_FIELD, genre, code, "")]
+    return []
 
 
 def _in_role(matches: Sequence[Match], text: str, grounder: Grounder) -> list[Match]:
     """Of a person's roles those that the words before the name tell; all where they tell none."""
-    near = {m.start: set(_last_clause(text[: m.start]).split()[-3:]) for m in matches}
-    cued = [m for m in matches if near[m.start] & set(grounder.catalog.fields[m.field].cues)]
-    told = {(m.start, m.end) for m in cued}
-    return [*cued, *(m for m in matches if (m.start, m.end) not in told)]
+    cued = []
+    for match in matches:
+        before = _last_clause(text[: match.start]).split()[-3:]
+        if set(before) & set(grounder.catalog.fields[match.field].cues):
+            cued.append(match)
+    spans = {_span(match) for match in cued}
+    return cued + [match for match in matches if _span(match) not in spans]
 
 
 def _last_clause(text: str) -> str:
@@ -137,22 +193,27 @@ def _last_clause(text: str) -> str:
 
 
 def _attitude(before: str, after: str) -> str:
-    """The attitude to a value: wanted, unwanted, or given up without being refused."""
-    clause, behind = _last_clause(before), fold(_SENTENCE.split(after)[0])
-    if cue("gives_up_before").search(clause) or cue("gives_up_after").search(behind):
-        return "given up"
-    return "unwanted" if _negated(cue("resets").sub(" ", clause)) else "wanted"
+    """The attitude to a value between two texts: wanted, unwanted, or given up without being refused."""
+    clause = _last_clause(before)
+    behind = fold(_SENTENCE.split(after)[0])
+    if _cue("gives_up_before").search(clause) or _cue("gives_up_after").search(behind):
+        return GIVEN_UP
+    if _negated(_cue("resets").sub(" ", clause)):
+        return UNWANTED
+    return WANTED
 
 
 def _negated(clause: str) -> bool:
     """Whether the clause before a value refuses it: the last cue is a refusal near by, or a dislike."""
-    if cue("corrects").search(clause):
+    if _cue("corrects").search(clause):
         return False
-    near = [cue.start() for cue in cue("refuses").finditer(clause) if clause[cue.end() :].count(" ") <= _NEAR]
-    disliked = [cue.start() for cue in cue("unliked").finditer(clause)]
-    outside = cue("unliked").sub(lambda cue: "#" * len(cue.group()), clause)
-    wished = [cue.start() for cue in cue("positive").finditer(outside)]
-    return max([*near, *disliked], default=-1) > max(wished, default=-1)
+    refusals = [cue.start() for cue in _cue("unliked").finditer(clause)]
+    for cue in _cue("refuses").finditer(clause):
+        if clause[cue.end() :].count(" ") <= _NEAR:
+            refusals.append(cue.start())
+    outside = _cue("unliked").sub(lambda cue: "#" * len(cue.group()), clause)
+    wishes = [cue.start() for cue in _cue("positive").finditer(outside)]
+    return max(refusals, default=-1) > max(wishes, default=-1)
 
 
 class Listener:
@@ -160,36 +221,83 @@ class Listener:
 
     def __init__(self, grounder: Grounder) -> None:
         self.grounder = grounder
-        self._stated = self._avoid = self._alike = frozenset[int]()
+        self._stated = NOTHING
+        self._avoid = NOTHING
+        self._alike = NOTHING  # the genres of films named with approval
 
-    def listen(self, text: str) -> _HeardState:
+    def listen(self, text: str) -> HeardState:
         """The state after one more user turn."""
-        heard, field_of = _hear(self.grounder, text), self.grounder.field_of
-        if heard.resets:
-            self._stated = self._avoid = self._alike = frozenset()
-        replaced = {field_of(code) for code in heard.wanted}
-        kept = {code for code in self._stated if field_of(code) not in replaced}
-        self._stated = (heard.wanted | kept) - heard.unwanted - heard.given_up
-        self._avoid = (self._avoid | heard.unwanted) - heard.wanted - heard.given_up
-        if heard.films and not heard.asks_about:
-            facts = self.grounder.catalog.fact_sets
-            told = (code for film in heard.films for code in facts[film])
-            self._alike = frozenset(code for code in told if field_of(code) == GOAL_FIELD)
-        elif heard.wanted:
-            self._alike = frozenset()
-        return _HeardState(self._stated or self._alike, self._avoid, heard.asks_about, heard.requests)
+        turn = read(self.grounder, text)
+        if turn.resets:
+            self._stated = self._avoid = self._alike = NOTHING
+        field_of = self.grounder.field_of
+        replaced = {field_of(code) for code in turn.wanted}
+        unchanged = {code for code in self._stated if field_of(code) not in replaced}
+        self._stated = (turn.wanted | unchanged) - turn.unwanted - turn.given_up
+        self._avoid = (self._avoid | turn.unwanted) - turn.wanted - turn.given_up
+        if turn.films and not turn.asks_about:
+            self._alike = self._genres_of(turn.films)
+        elif turn.wanted:
+            self._alike = NOTHING
+        return HeardState(self._stated or self._alike, self._avoid, turn.asks_about)
 
-    def correct(self, state: _HeardState, kept: frozenset[int], dropped: frozenset[int]) -> _HeardState:
+    def _genres_of(self, items: Iterable[int]) -> frozenset[int]:
+        genres: set[int] = set()
+        for item in items:
+            facts = self.grounder.catalog.fact_sets[item]
+            genres.update(code for code in facts if self.grounder.field_of(code) == GOAL_FIELD)
+        return frozenset(genres)
+
+    def correct(self, state: HeardState, correction: Correction) -> HeardState:
         """The state with values that are known to be kept or dropped; what follows builds on it."""
-        self._stated, self._avoid = (self._stated | kept) - dropped, self._avoid - kept
-        return state._replace(constraints=(state.constraints | kept) - dropped, avoid=self._avoid)
+        self._stated = (self._stated | correction.still_wanted) - correction.dropped
+        self._avoid = self._avoid - correction.still_wanted
+        constraints = (state.constraints | correction.still_wanted) - correction.dropped
+        return replace(state, constraints=constraints, avoid=self._avoid)
 
 
-def reaction(text: str, titles: Iterable[tuple[int, ...]] = ()) -> float:
-    """Share of acceptance among the cues of what follows a reply, outside titles, in [0, 1]; NaN without."""
-    for start, end, *_ in sorted(titles, reverse=True):
-        text = f"{text[:start]} {text[end:]}"
-    said = cue("unseen").sub(" ", fold(text))
-    rejects = len(cue("rejects").findall(said))
-    accepts = len(cue("accepts").findall(cue("rejects").sub(" # ", said)))
-    return accepts / (accepts + rejects) if accepts or rejects else math.nan
+def logged(
+    dialogue: Dialogue, grounder: Grounder, corrections: Mapping[int, Correction] | None = None
+) -> Dialogue:
+    """The dialogue with the log that a simulator would have kept; ``corrections`` by turn, from 1."""
+    listener = Listener(grounder)
+    states: list[HeardState] = []
+    turns = []
+    for turn in dialogue.turns:
+        if turn.speaker == USER:
+            states.append(listener.listen(turn.text))
+            correction = (corrections or {}).get(len(states))
+            if correction:
+                states[-1] = listener.correct(states[-1], correction)
+            turns.append(_with_meta(turn, user_meta=_log(states[-1], grounder)))
+        else:
+            items = [grounder.catalog.items[item].item_id for item in films(grounder, turn.text)]
+            turns.append(_with_meta(turn, rec_ids=items))
+    changes = []
+    for number, (before, after) in enumerate(pairwise(states), start=2):
+        if (before.constraints, before.avoid) != (after.constraints, after.avoid):
+            changes.append({"turn": number})
+    return replace(dialogue, turns=tuple(turns), shift_events=tuple(changes))
+
+
+def _with_meta(turn: Turn, **meta: object) -> Turn:
+    return replace(turn, meta={**turn.meta, **meta})
+
+
+def _log(state: HeardState, grounder: Grounder) -> dict[str, object]:
+    """The state as a simulator's log has it: constraints and unwanted values by field."""
+    return {
+        "asks": not state.asks_about,
+        "asks_about": state.asks_about,
+        "stage": "" if state.asks_about else _FOLLOW_UP,
+        "constraints": _by_field(state.constraints, grounder),
+        "avoid": _by_field(state.avoid, grounder),
+    }
+
+
+def _by_field(codes: Iterable[int], grounder: Grounder) -> dict[str, list[str]]:
+    terms = grounder.catalog.vocabulary
+    values: dict[str, list[str]] = {}
+    for code in sorted(codes):
+        values.setdefault(terms.field[code], []).append(terms.value[code])
+    return values

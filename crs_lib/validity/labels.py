@@ -1,7 +1,9 @@
-"""Questions to people about a run, and the labels that they give. A question shows a stretch of one system's
-conversation around a shift, or of two systems' with the same user, blinded and in random order, and asks how
-well the assistant followed. The page names no system; the key that does lies in the run's folder. Labels are
-read, checked, and held against one another and the metrics. Source: docs/validity.md, section 6.
+"""Questions to people about a run, and the labels that they give.
+
+A question shows a stretch of one system's conversation around a shift, or of two systems' with the same user,
+blinded and in random order, and asks how well the assistant followed. The page names no system; the key that
+does lies in the run's folder. Labels are read, checked, and held against one another and the metrics.
+Source: docs/validity.md.
 """
 
 import hashlib
@@ -18,7 +20,7 @@ import pandas as pd
 
 from crs_lib import evaluate, simulate, stats
 from crs_lib.core import paths, rng, safety, tables
-from crs_lib.core.dialogue import Dialogue, Pair
+from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.settings import Field, RunName, Seed, Settings
 from crs_lib.metrics import base
@@ -31,17 +33,21 @@ BEFORE, AFTER = 2, 3  # turns shown before a shift, and from the shift on
 Kind = Literal["single", "pairs", "relevance", "intents", "quality"]
 KEY, FOLDER = "key.json", "annotation"
 SCRIPTED = "scripted"  # the prefix of raters that are programs
+_PLANS = (30, 60, 120, 240)  # numbers of questions whose power is shown
+_ON_THE_PAGE = ("sides", "earlier")  # what of a question the key does not repeat
 
 
 @dataclass(frozen=True)
 class Question:
-    """One question: its blinded id, what the page shows (``sides``, ``earlier`` words of the person), and
-    what only the key holds: who speaks in each side, the shift's turn, and the ``turns`` whose metrics count.
+    """One question: its blinded id, what the page shows, and what only the key holds.
+
+    The page shows ``sides`` (one or two conversations) and ``earlier`` words of the person; the key holds who
+    speaks in each side, the shift's turn, and the ``turns`` whose metrics count.
     """
 
     id: str
     earlier: tuple[str, ...]
-    sides: tuple[tuple[Mapping[str, Any], ...], ...]
+    sides: tuple[tuple[Mapping[str, str], ...], ...]
     systems: tuple[str, ...]
     session_id: str
     shift: int
@@ -50,11 +56,13 @@ class Question:
     @property
     def shown(self) -> pd.DataFrame:
         """The question as the page shows it, a row a turn; a second side in further columns."""
-        sides = [pd.DataFrame(list(side))[["user", "system"]] for side in self.sides]
-        names = [""] if len(sides) == 1 else ["left ", "right "]
-        frame = pd.concat([side.add_prefix(name) for side, name in zip(sides, names, strict=True)], axis=1)
+        names = [""] if len(self.sides) == 1 else ["left ", "right "]
+        frames = []
+        for name, side in zip(names, self.sides, strict=True):
+            frames.append(pd.DataFrame(list(side))[["user", "system"]].add_prefix(name))
+        table = pd.concat(frames, axis=1)
         marks = ["shift" if turn["shift"] else "" for turn in self.sides[0]]
-        return frame.assign(turn=marks + [""] * (len(frame) - len(marks)))
+        return table.assign(turn=pd.Series(marks).reindex(table.index, fill_value=""))
 
 
 class AskConfig(Settings):
@@ -69,62 +77,110 @@ class AskConfig(Settings):
     depth: Annotated[int, Field(ge=1, description="relevance: documents of each run in the pool")] = 10
 
 
+class _Place(NamedTuple):
+    """What a question is about: one or two systems, a session, and the turn of its shift."""
+
+    systems: tuple[str, ...]
+    session: str
+    shift: int
+
+
 def sample(config: AskConfig) -> list[Question]:
-    """Questions about an evaluated run, balanced over systems and scenarios; InputError for a small run."""
-    run, n, kind, seed = config.run, config.n, config.kind, config.seed
-    places = evaluate.read(run, "shifts")[["session_id", "turn"]].drop_duplicates()
-    order = [(str(session), int(turn)) for session, turn in places.itertuples(index=False, name=None)]
-    talks = {(d.model_name, d.session_id): d for d in simulate.iter_dialogues(run)}
-    groups = list(combinations(dict.fromkeys(model for model, _ in talks), 1 if kind == "single" else 2))
-    if kind == "pairs" and not groups:
-        raise InputError(f"run {run!r} has one system; pairs need two, or ask with --kind single")
-    draw = rng.stream(seed, "annotate", run, kind)
-    draw.shuffle(order)
-    chosen = [  # every scenario comes once before any comes twice
-        (groups[(place + turn_of) % len(groups)], session, shift)
-        for turn_of in range(len(groups))
-        for place, (session, shift) in enumerate(order)
-    ]
-    chosen = [one for one in chosen if all((model, one[1]) in talks for model in one[0])]
-    if len(chosen) < n:
-        few = f"run {run!r} has {len(chosen)} questions of the kind {kind}"
-        raise InputError(f"{few}, asked for {n}; simulate more")
-    found = []
-    for systems, session, shift in chosen[:n]:
-        sides = [talks[systems[i], session] for i in draw.permutation(len(systems))]
-        found.append(_question(run, sides, session, shift, seed))
-    return [found[i] for i in draw.permutation(n)]
+    """Questions about an evaluated run, balanced over systems and scenarios, in the order of the page.
+
+    Raises
+    ------
+    InputError
+        For a run with fewer questions than asked for, and for pairs of a run with one system.
+    """
+    talks = {(talk.model_name, talk.session_id): talk for talk in simulate.iter_dialogues(config.run)}
+    systems = list(dict.fromkeys(model for model, _ in talks))
+    if config.kind == "pairs" and len(systems) < 2:
+        message = f"run {config.run!r} has one system; pairs need two, or ask with --kind single"
+        raise InputError(message)
+    groups = list(combinations(systems, 1 if config.kind == "single" else 2))
+    draw = rng.stream(config.seed, "annotate", config.run, config.kind)
+    places = []
+    for place in _places(config.run, groups, draw):
+        if all((model, place.session) in talks for model in place.systems):
+            places.append(place)
+    if len(places) < config.n:
+        few = f"run {config.run!r} has {len(places)} questions of the kind {config.kind}"
+        raise InputError(f"{few}, asked for {config.n}; simulate more")
+    questions = []
+    for place in places[: config.n]:
+        order = draw.permutation(len(place.systems))
+        sides = [talks[place.systems[side], place.session] for side in order]
+        questions.append(_question(config, sides, place))
+    return [questions[number] for number in draw.permutation(config.n)]
 
 
-def _question(run: str, talks: Sequence[Dialogue], session: str, shift: int, seed: int) -> Question:
+def _places(run: str, groups: Sequence[tuple[str, ...]], draw: np.random.Generator) -> list[_Place]:
+    """What may be asked, systems by turns; every scenario comes once before any comes twice."""
+    table = evaluate.read(run, "shifts")[["session_id", "turn"]].drop_duplicates()
+    shifts = [(str(session), int(turn)) for session, turn in table.itertuples(index=False, name=None)]
+    draw.shuffle(shifts)
+    places = []
+    for step in range(len(groups)):
+        for number, (session, turn) in enumerate(shifts):
+            places.append(_Place(groups[(number + step) % len(groups)], session, turn))
+    return places
+
+
+def _question(config: AskConfig, talks: Sequence[Dialogue], place: _Place) -> Question:
     """The question about a shift in the conversations of one or two systems with the same user."""
-    systems = tuple(dialogue.model_name for dialogue in talks)
-    blinded = hashlib.sha256(json.dumps([run, seed, systems, session, shift]).encode()).hexdigest()[:12]
-    said, first, last = talks[0].pairs(), max(0, shift - 1 - BEFORE), shift - 1 + AFTER
-    told = _change(next((event for event in talks[0].shift_events if event.get("turn") == shift), {}))
+    systems = tuple(talk.model_name for talk in talks)
+    identity = json.dumps([config.run, config.seed, systems, place.session, place.shift])
+    pairs = talks[0].pairs()
+    first = max(0, place.shift - 1 - BEFORE)
+    last = place.shift - 1 + AFTER
+    change = _change_at(talks[0], place.shift)
+    return Question(
+        id=hashlib.sha256(identity.encode()).hexdigest()[:12],
+        earlier=tuple(pair.user.text for pair in pairs[:first]),
+        sides=tuple(_side(talk, first, last, place.shift, change) for talk in talks),
+        systems=systems,
+        session_id=place.session,
+        shift=place.shift,
+        turns=tuple(range(place.shift, min(last, len(pairs)) + 1)),
+    )
 
-    def shown(pair: Pair) -> dict[str, str]:
-        change = told if pair.turn == shift else ""
-        return {"user": pair.user.text, "system": pair.system.text, "shift": change}
 
-    sides = tuple(tuple(map(shown, one.pairs()[first:last])) for one in talks)
-    turns = tuple(range(shift, min(last, len(said)) + 1))
-    return Question(blinded, tuple(p.user.text for p in said[:first]), sides, systems, session, shift, turns)
+def _side(talk: Dialogue, first: int, last: int, shift: int, change: str) -> tuple[dict[str, str], ...]:
+    """The turns of a conversation as the page shows them; the turn of the shift says what changes."""
+    turns = []
+    for pair in talk.pairs()[first:last]:
+        mark = change if pair.turn == shift else ""
+        turns.append({"user": pair.user.text, "system": pair.system.text, "shift": mark})
+    return tuple(turns)
 
 
-def _change(event: Mapping[str, Any]) -> str:
+def _change_at(talk: Dialogue, shift: int) -> str:
     """What changes at a shift, in words: "now wants genre Action; no longer asks for genre Horror"."""
-    added, dropped, avoid = (event.get(name) or {} for name in ("added", "dropped", "avoid"))
-    ruled_out = {name: value for name, value in dropped.items() if avoid.get(name) == value}
-    left = {name: value for name, value in dropped.items() if name not in ruled_out}
-    parts = {"now wants": added, "no longer asks for": left, "rules out": ruled_out}
-    told = [f"{word} {', '.join(map(' '.join, pairs.items()))}" for word, pairs in parts.items() if pairs]
-    return "; ".join(told) or "changes the request"
+    event: Mapping[str, Any] = {}
+    for logged in reversed(talk.shift_events):
+        if logged.get("turn") == shift:
+            event = logged
+    avoid = event.get("avoid") or {}
+    left = {}
+    ruled_out = {}
+    for name, value in (event.get("dropped") or {}).items():
+        if avoid.get(name) == value:
+            ruled_out[name] = value
+        else:
+            left[name] = value
+    clauses = []
+    parts = {"now wants": event.get("added") or {}, "no longer asks for": left, "rules out": ruled_out}
+    for words, values in parts.items():
+        if values:
+            clauses.append(f"{words} {', '.join(map(' '.join, values.items()))}")
+    return "; ".join(clauses) or "changes the request"
 
 
 def digest(questions: Iterable[Question]) -> str:
     """The hash that tells one set of questions from another, for the labels of a page."""
-    return hashlib.sha256(",".join(sorted(one.id for one in questions)).encode()).hexdigest()[:16]
+    ids = sorted(question.id for question in questions)
+    return hashlib.sha256(",".join(ids).encode()).hexdigest()[:16]
 
 
 def folder(run: str) -> Path:
@@ -134,10 +190,13 @@ def folder(run: str) -> Path:
 
 def write_key(run: str, kind: str, questions: Sequence[Question]) -> None:
     """Write what the page must not hold: which systems a question shows; keys of other pages stay."""
-    entries = [{k: v for k, v in asdict(q).items() if k not in ("sides", "earlier")} for q in questions]
+    entries = []
+    for question in questions:
+        fields = asdict(question)
+        entries.append({name: value for name, value in fields.items() if name not in _ON_THE_PAGE})
     page = digest(questions)
-    for place in (_key_of(run, page), folder(run) / KEY):
-        tables.write_json(place, {"kind": kind, "page": page, "questions": entries})
+    for path in (_key_of(run, page), folder(run) / KEY):
+        tables.write_json(path, {"kind": kind, "page": page, "questions": entries})
 
 
 def _key_of(run: str, page: str) -> Path:
@@ -145,7 +204,7 @@ def _key_of(run: str, page: str) -> Path:
     return folder(run) / f"key-{paths.slug(page)}.json"
 
 
-class _PageKey(NamedTuple):
+class PageKey(NamedTuple):
     """The key of a run's page: the kind of question, the digest of the page, and a row a question."""
 
     kind: str
@@ -154,27 +213,33 @@ class _PageKey(NamedTuple):
 
 
 @safety.reader("the key of a page")
-def read_key(run: str, page: str = "") -> _PageKey:
+def read_key(run: str, page: str = "") -> PageKey:
     """The key of a run's page, by default of the last one; RunError with the command that makes one."""
-    path = _key_of(run, page) if page and _key_of(run, page).is_file() else folder(run) / KEY
+    path = folder(run) / KEY
+    if page and _key_of(run, page).is_file():
+        path = _key_of(run, page)
     if not path.is_file():
         raise RunError(f"run {run!r} has no page; make it: python -m crs_lib validity annotate --run {run}")
-    made = safety.read_object(path)
-    return _PageKey(made["kind"], made["page"], pd.DataFrame(made["questions"]))
+    content = safety.read_object(path)
+    return PageKey(content["kind"], content["page"], pd.DataFrame(content["questions"]))
 
 
-def _metric_values(run: str, key: _PageKey) -> pd.DataFrame:
+def _metric_values(run: str, key: PageKey) -> pd.DataFrame:
     """One row per question: the mean of every turn metric over its turns; for pairs right side less left."""
     turns = evaluate.read(run, "turns")
-    numeric = turns.select_dtypes(["number", "boolean"])
-    names = [name for name in numeric if name in base.METRICS and numeric[name].notna().any()]
-    by = turns.set_index(["model", "session_id", "turn"])[names].astype(float).sort_index()
+    names = []
+    for name, column in turns.select_dtypes(["number", "boolean"]).items():
+        if name in base.METRICS and column.notna().any():
+            names.append(name)
+    values = turns.set_index(["model", "session_id", "turn"])[names].astype(float).sort_index()
     rows = []
-    for one in key.questions.itertuples(index=False):
-        places = [[(model, one.session_id, turn) for turn in one.turns] for model in one.systems]
-        means = [by.loc[[place for place in side if place in by.index]].mean() for side in places]
+    for question in key.questions.itertuples(index=False):
+        means = []
+        for model in question.systems:
+            places = [(model, question.session_id, turn) for turn in question.turns]
+            means.append(values.loc[values.index.isin(places)].mean())
         value = means[0] if key.kind == "single" else means[1] - means[0]
-        rows.append({"item": one.id, "session_id": one.session_id} | value.to_dict())
+        rows.append({"item": question.id, "session_id": question.session_id, **value.to_dict()})
     return pd.DataFrame(rows)
 
 
@@ -184,7 +249,7 @@ def balance(run: str) -> pd.DataFrame:
     return counts.rename_axis("system").rename("questions").reset_index()
 
 
-class _Findings(NamedTuple):
+class Findings(NamedTuple):
     """Labels, the agreement of raters, power by number of questions, and metrics against labels."""
 
     labels: pd.DataFrame
@@ -195,73 +260,100 @@ class _Findings(NamedTuple):
     @property
     def scripted(self) -> bool:
         """Whether all raters are programs, whose labels say nothing about people."""
-        return all(name.startswith(SCRIPTED) for name in self.labels["rater"].astype(str))
+        return bool(self.labels["rater"].astype(str).str.startswith(SCRIPTED).all())
 
     @property
     def who(self) -> str:
         """The raters in words: "3 scripted raters"."""
-        return f"{self.labels['rater'].nunique()} {'scripted ' if self.scripted else ''}raters"
+        number = self.labels["rater"].nunique()
+        return f"{number} scripted raters" if self.scripted else f"{number} raters"
 
 
 @safety.reader("labels")
-def read(files: Iterable[str | Path], run: str) -> tuple[pd.DataFrame, _PageKey]:
-    """The labels of exported files (item, rater, value 1 to 5, seconds; a rater's last one of an item) and
-    the key of their page. Raises InputError naming file and line for what is no label of this page.
+def read(files: Iterable[str | Path], run: str) -> tuple[pd.DataFrame, PageKey]:
+    """The labels of exported files and the key of their page.
+
+    Returns
+    -------
+    labels : pandas.DataFrame
+        ``item``, ``rater``, ``value`` (1 to 5), ``seconds``; a rater's last label of an item counts.
+    key : PageKey
+        The key of the page that the labels belong to.
+
+    Raises
+    ------
+    InputError
+        Naming file and line for what is no label of this page.
     """
-    given = read_labels(files)
-    key, rows = read_key(run, given[0][1].page), dict[tuple[str, str], dict[str, Any]]()
-    known = set(key.questions["id"])
-    for where, label in given:
+    labels = read_labels(files)
+    key = read_key(run, labels[0][1].page)
+    known_items = set(key.questions["id"])
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for where, label in labels:
         if label.page != key.page:
             other = f"{where}: the label belongs to page {label.page!r}, not to this run's {key.page!r}"
             raise InputError(f"{other}; import it with the run that its page was made of, one page at a time")
-        if label.item not in known:
+        if label.item not in known_items:
             raise InputError(f"{where}: no question {label.item!r} on this page")
         rows[label.rater, label.item] = label.model_dump(exclude={"words"})
     frame = pd.DataFrame(rows.values())
     return frame.assign(seconds=pd.to_numeric(frame["seconds"], errors="coerce")), key
 
 
-def findings(run: str, files: Iterable[str | Path], *, resamples: int = 400) -> _Findings:
-    """Read labels of a run's page and hold them against one another and against every metric of the run."""
+def findings(run: str, files: Iterable[str | Path], *, resamples: int = 400) -> Findings:
+    """Read labels of a run's page and hold them against one another and against every metric of the run.
+
+    Parameters
+    ----------
+    run : str
+        An evaluated run with a page.
+    files : iterable of paths
+        What the page exported, JSON lines.
+    resamples : int
+        Draws for intervals.
+    """
     labels, key = read(files, run)
-    found = _of_raters(labels, resamples)
-    alpha = float(found.loc[0, "alpha"]) if len(found) else math.nan
-    plan = sorted({30, 60, 120, 240, int(labels["item"].nunique())})
-    correlated = _with_metrics(labels, _metric_values(run, key), resamples)
-    reliable = reliability(alpha, len(labels) / labels["item"].nunique())
-    return _Findings(labels, found, correlation_power(plan, reliable), correlated)
+    raters = _of_raters(labels, resamples)
+    alpha = float(raters.loc[0, "alpha"]) if len(raters) else math.nan
+    n_items = int(labels["item"].nunique())
+    reliable = reliability(alpha, len(labels) / n_items)
+    power = correlation_power(sorted({*_PLANS, n_items}), reliable)
+    return Findings(labels, raters, power, _with_metrics(labels, _metric_values(run, key), resamples))
 
 
-def write(run: str, found: _Findings) -> Path:
-    """Write the findings as four tables into the run's folder; returns it."""
-    for name, frame in found._asdict().items():
+def write(run: str, results: Findings) -> Path:
+    """Write the findings as four tables into the run's folder of annotation; returns it."""
+    for name, frame in results._asdict().items():
         tables.write_csv(folder(run) / f"{name}.csv", frame)
     return folder(run)
 
 
 def _of_raters(labels: pd.DataFrame, resamples: int) -> pd.DataFrame:
     """Krippendorff's alpha (ordinal) with its interval, and one rater against the others; one row, if any."""
-    columns, pairs = ["n_raters", "n_items", "alpha", "low", "high"], agreement.one_against_rest(labels)
+    columns = ["n_raters", "n_items", "alpha", "low", "high"]
+    pairs = agreement.one_against_rest(labels)
     if pairs.empty:
         return pd.DataFrame(columns=[*columns, "one_against_rest"])
-    found = stats.krippendorff_alpha(pairs, stats.Design("rater", "item", resamples=resamples))[columns]
-    return found.assign(one_against_rest=spearman(pairs["value"], pairs["rest"]))
+    alpha = stats.krippendorff_alpha(pairs, stats.Design("rater", "item", resamples=resamples))
+    return alpha[columns].assign(one_against_rest=spearman(pairs["value"], pairs["rest"]))
 
 
 def _with_metrics(labels: pd.DataFrame, values: pd.DataFrame, resamples: int) -> pd.DataFrame:
     """Spearman of each metric with the mean label (pairs: of differences), 95 % intervals over scenarios."""
     mean = labels.groupby("item")["value"].mean().rename("label").reset_index()
     both = mean.merge(values, on="item").rename(columns={"session_id": "conv_id"}).assign(system="")
-    names = [name for name in values if name not in ("item", "session_id")]
-    rows = [{"metric": name} | agreement.rho(both, name, "label", resamples=resamples) for name in names]
-    found = pd.DataFrame(rows, columns=["metric", "n", "spearman", "low", "high"]).dropna(subset="spearman")
-    return found.sort_values("spearman", ascending=False, ignore_index=True)
+    rows = []
+    for name in values.columns.drop(["item", "session_id"]):
+        rows.append({"metric": name, **asdict(agreement.rho(both, name, "label", resamples=resamples))})
+    table = pd.DataFrame(rows, columns=["metric", "n", "spearman", "low", "high"]).dropna(subset="spearman")
+    return table.sort_values("spearman", ascending=False, ignore_index=True)
 
 
-def _scripted(run: str, n_raters: int = 3, *, noise: float = 0.7) -> Iterator[dict[str, Any]]:
-    """Labels that programs give, for a demonstration: the gain of the turns asked about on a scale of 1 to 5,
-    with ``noise`` steps of each rater's own. They say nothing about any metric: they are made of one.
+def scripted_labels(run: str, n_raters: int = 3, *, noise: float = 0.7) -> Iterator[dict[str, Any]]:
+    """Labels that programs give, for a demonstration.
+
+    They are the gain of the turns asked about on a scale of 1 to 5, with ``noise`` steps of each rater's own,
+    and say nothing about any metric: they are made of one.
     """
     key = read_key(run)
     gain = _metric_values(run, key).set_index("item")["normalised_gain"].fillna(0.0)
@@ -269,17 +361,23 @@ def _scripted(run: str, n_raters: int = 3, *, noise: float = 0.7) -> Iterator[di
     for number in range(1, n_raters + 1):
         draw = rng.stream(0, "scripted raters", run, number)
         for item, value in middle.items():
-            label = int(np.clip(round(value + noise * draw.standard_normal()), 1, 5))
-            told = {"item": str(item), "rater": f"{SCRIPTED}-{number}", "value": label}
-            yield {**told, "page": key.page, "seconds": 0}
+            label = round(value + noise * draw.standard_normal())
+            yield {
+                "item": str(item),
+                "rater": f"{SCRIPTED}-{number}",
+                "value": int(np.clip(label, 1, 5)),
+                "page": key.page,
+                "seconds": 0,
+            }
 
 
 def files(pattern: str, run: str, n_raters: int = 3) -> list[Path]:
     """Exported files that a pattern names (InputError for none); without one, those of scripted raters."""
-    given = Path(pattern).expanduser() if pattern else folder(run) / f"labels-{SCRIPTED}.jsonl"
+    path = Path(pattern).expanduser()
     if not pattern:
-        tables.write_jsonl(given, _scripted(run, n_raters))
-    found = sorted(given.parent.glob(given.name))
-    if not found:
+        path = folder(run) / f"labels-{SCRIPTED}.jsonl"
+        tables.write_jsonl(path, scripted_labels(run, n_raters))
+    matching = sorted(path.parent.glob(path.name))
+    if not matching:
         raise InputError(f"no file {pattern!r}; export labels with the page's button or the key E")
-    return found
+    return matching

@@ -1,14 +1,16 @@
-"""Do people rate a reply to a change of mind as the instrument does? The corpus of revisions
-(``data/samples/revisions.jsonl``: ids and labels) is joined with the rated sets; uptake, release and misfit
-are computed from the words, chosen on one half of the talks, confirmed on the other (docs/revisions.md).
+"""Do people rate a reply to a change of mind as the instrument does?
+
+The corpus of revisions (``data/samples/revisions.jsonl``: ids and labels) is joined with the rated sets;
+uptake, release and misfit are computed from the words, chosen on one half of the talks, confirmed on the
+other. Source: docs/revisions.md.
 """
 
 import math
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from crs_lib import data as datasets
@@ -16,113 +18,70 @@ from crs_lib import stats
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths, tables
-from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.text import words
+from crs_lib.evaluate.run import score_all
+from crs_lib.metrics import conventions
 from crs_lib.stats.effects import spearman
 from crs_lib.stats.mixed import mixed_slopes
-from crs_lib.validity import agreement, raters
-from crs_lib.validity.agreement import INTEREST, NEXT, RATING, lead, rho
+from crs_lib.validity import agreement, heard, rated
+from crs_lib.validity.rated import INTEREST, RELEVANCE, SATISFACTION
 
 KINDS = ("refine", "exclude", "relax", "return", "replace", "switch")
-RATINGS = {"crsarena": (RATING, INTEREST), "abredial": (RATING, INTEREST), "uss": (NEXT,)}
+NEXT = "satisfaction_next"  # the rating of what the person says after a reply (USS)
+RATINGS = {"crsarena": (RELEVANCE, INTEREST), "abredial": (RELEVANCE, INTEREST), "uss": (NEXT,)}
 HALVES = ("development", "confirmation")
-OURS, PLAIN = ("uptake", "release", "misfit"), ("n_films", "n_words", "turn")
-_GAIN, _ALL = "normalised_gain", "all sets"
+OURS = ("uptake", "release", "misfit")
+PLAIN = ("n_films", "n_words", "turn")
+GAIN = "normalised_gain"
 LABELLED = "uptake, readers' labels"
-MEASURES = (*OURS, LABELLED, _GAIN, *PLAIN)
+MEASURES = (*OURS, LABELLED, GAIN, *PLAIN)
 REVISION, FIRST = "revision", "first request"
 # How uptake is read where the metric is undefined, because no change was heard at or shortly before the turn.
 VARIANTS = ("uptake", "uptake, else gain", "uptake, else gain, else 0")
+_ALL = "all sets"
 
 
-def _corpus() -> pd.DataFrame:
-    """The corpus, a row a turn that a reader took for a revision or for the rejection of a film."""
-    return pd.DataFrame(tables.read_jsonl(paths.samples() / "revisions.jsonl"))
+@dataclass(frozen=True)
+class Label:
+    """What readers say of a user turn (from 1): the kind of revision, and of each earlier concept."""
+
+    turn: int
+    kind: str | None
+    wishes: Mapping[str, Sequence[str]]
+
+    @property
+    def revises(self) -> bool:
+        """Whether two readers of three take the turn for a revision."""
+        return self.kind in KINDS
+
+    def correction(self, grounder: Grounder) -> heard.Correction:
+        """The earlier concepts that two readers of three say are kept and dropped."""
+        return heard.Correction(self._codes("k", grounder), self._codes("d", grounder))
+
+    def _codes(self, mark: str, grounder: Grounder) -> frozenset[int]:
+        codes = set()
+        for concept, marks in self.wishes.items():
+            code = grounder.catalog.code(*concept.split("=", 1))
+            if list(marks).count(mark) > 1 and code is not None:
+                codes.add(code)
+        return frozenset(codes)
 
 
-def _joined(dataset: str) -> Iterator[tuple[Dialogue, dict[int, dict[Hashable, Any]]]]:
-    """Every conversation of a rated set that the corpus speaks of, with what it says, by the number of the
-    turn (from 1). RunError where the data set is not here, InputError where it has no conversation of it.
-    """
-    labels, met = _corpus().query("dataset == @dataset"), False
-    labels = labels.sort_values("kind", key=lambda kinds: kinds.isin(KINDS), kind="stable")
-    rows = {str(name): mine.to_dict("records") for name, mine in labels.groupby("conversation")}
-    for dialogue in raters.conversations(dataset):
-        if mine := rows.get(dialogue.session_id):
-            said = [(pair.turn, one) for pair in dialogue.pairs() for one in agreement.parts(pair.user)]
-            turns, met = {part.get("turn_ind"): turn for turn, part in said}, True
-            # of a turn with several rows a revision counts: it comes last
-            yield dialogue, {turns[row["turn"]]: row for row in mine if row["turn"] in turns}
-    if not met:
-        told = f"none of the {len(rows)} conversations of the corpus is in this file"
-        raise InputError(f"data set {dataset!r}: {told}")
+class Labelled(NamedTuple):
+    """A conversation and its labels by turn."""
+
+    dialogue: Dialogue
+    labels: Mapping[int, Label]
 
 
-def replies(grounder: Grounder) -> pd.DataFrame:
-    """One row per reply of the rated sets: ratings, measures, and its ``role``: "revision" (two readers of
-    three), "first request" (the first for which a constraint is heard), or empty. ``misfit`` is 1 − gain
-    where films are shown: people have no straight twin. Raises as :func:`_joined`.
-    """
-    return pd.concat([_replies(name, grounder) for name in RATINGS], ignore_index=True)
+class Study(NamedTuple):
+    """The tables of the study.
 
-
-def _replies(dataset: str, grounder: Grounder) -> pd.DataFrame:
-    """The rows of one data set."""
-    talks = list(_joined(dataset))
-    told = {dialogue.session_id: _told(known, grounder) for dialogue, known in talks}
-    dialogues = [dialogue for dialogue, _ in talks]
-    scored = zip(talks, *(agreement.score(dialogues, grounder, given) for given in ({}, told)), strict=True)
-    rows = []
-    for (_, known), one, other in scored:
-        asked = next((row["turn"] for row in one.rows if row["defined"]), 0)
-        for row, twin in zip(one.rated, other.rows, strict=True):
-            revised = known.get(row["turn"], {}).get("kind") in KINDS
-            role = REVISION if revised else FIRST if row["turn"] == asked else ""
-            rows.append(row | {"dataset": dataset, "role": role, LABELLED: twin["uptake"]})
-    frame = pd.DataFrame(rows)
-    frame["misfit"] = (1 - frame[_GAIN]).where(frame["n_films"] > 0)
-    frame["half"] = [HALVES[raters.share_of(name, 2)] for name in frame["conv_id"]]
-    filled = frame["uptake"].fillna(frame[_GAIN])
-    return frame.assign(**dict(zip(VARIANTS[1:], (filled, filled.fillna(0.0)), strict=True)))
-
-
-def _told(rows: Mapping[int, Mapping[Hashable, Any]], grounder: Grounder) -> dict[int, agreement.Told]:
-    """What two readers of three say is kept and dropped in the revised turns of a conversation."""
-
-    def codes(wishes: Mapping[str, list[str]], mark: str) -> frozenset[int]:
-        named = (one.split("=", 1) for one, given in wishes.items() if given.count(mark) > 1)
-        return frozenset(code for one in named if (code := grounder.catalog.code(*one)) is not None)
-
-    revised = {turn: row["wishes"] for turn, row in rows.items() if row["kind"] in KINDS}
-    return {turn: agreement.Told(codes(given, "k"), codes(given, "d")) for turn, given in revised.items()}
-
-
-def _one_rating(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows with one rating each: the relevance, in USS the satisfaction of the next user turn."""
-    return frame.assign(rating=frame[RATING].where(frame[RATING].notna(), frame[NEXT]))
-
-
-def _pooled(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rated rows of all sets; ratings and measures are ranks within their data set, in [0, 1]."""
-    known = _one_rating(frame).dropna(subset="rating")
-    names = ["rating", *MEASURES, *VARIANTS[1:]]
-    ranks = known.groupby("dataset")[names].rank(pct=True)
-    return known.assign(**{name: ranks[name] for name in names})
-
-
-def _ratings(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The rated replies of each set and rating, then those of all sets together."""
-    for dataset, names in RATINGS.items():
-        mine = frame[frame["dataset"] == dataset]
-        for name in names:
-            yield f"{dataset}: {name}", mine.assign(rating=mine[name]).dropna(subset="rating")
-    yield _ALL, _pooled(frame)
-
-
-class _Study(NamedTuple):
-    """The tables of the study. ``choice``: variants of uptake on the development half; ``agreement``:
-    Spearman of every measure with every rating by half, and uptake's lead (``diff``); ``model``: uptake,
-    release and misfit in mixed models; ``systems``: ratings and gain at first requests and at revisions.
+    ``choice``: variants of uptake on the development half; ``agreement``: Spearman of every measure with
+    every rating by half, and uptake's lead (``diff``); ``model``: uptake, release and misfit in mixed models;
+    ``systems``: ratings and gain at first requests and at revisions.
     """
 
     choice: pd.DataFrame
@@ -131,76 +90,238 @@ class _Study(NamedTuple):
     systems: pd.DataFrame
 
 
-def study(frame: pd.DataFrame, *, resamples: int = 1000) -> _Study:
+def corpus() -> pd.DataFrame:
+    """The corpus, a row a turn that a reader took for a revision or for the rejection of a film."""
+    return pd.DataFrame(tables.read_jsonl(paths.samples() / "revisions.jsonl"))
+
+
+def _labelled(dataset: str) -> Iterator[Labelled]:
+    """Every conversation of a rated set that the corpus speaks of, with what it says.
+
+    Raises RunError where the data set is not here, InputError where it has no conversation of the corpus.
+    """
+    rows = corpus().query("dataset == @dataset")
+    by_conversation = dict(iter(rows.groupby("conversation")))
+    n = 0
+    for dialogue in rated.conversations(dataset):
+        if dialogue.session_id in by_conversation:
+            n += 1
+            yield Labelled(dialogue, _labels(dialogue, by_conversation[dialogue.session_id]))
+    if not n:
+        absent = f"none of the {len(by_conversation)} conversations of the corpus is in this file"
+        raise InputError(f"data set {dataset!r}: {absent}")
+
+
+def _labels(dialogue: Dialogue, rows: pd.DataFrame) -> dict[int, Label]:
+    """The labels of a conversation's turns; of a turn with several a revision counts."""
+    turn_of = {}
+    for pair in dialogue.pairs():
+        for part in rated.parts(pair.user):
+            turn_of[part.get("turn_ind")] = pair.turn
+    labels: dict[int, Label] = {}
+    for row in rows.itertuples(index=False):
+        if row.turn not in turn_of:
+            continue
+        label = Label(turn_of[row.turn], row.kind, row.wishes)
+        if label.revises or not (label.turn in labels and labels[label.turn].revises):
+            labels[label.turn] = label
+    return labels
+
+
+def replies(grounder: Grounder) -> pd.DataFrame:
+    """One row per reply of the rated sets: ratings, measures, and its role.
+
+    The ``role`` is "revision" (two readers of three), "first request" (the first for which a constraint is
+    heard), or empty. ``misfit`` is 1 − gain where films are shown: people have no straight twin. Raises
+    RunError where a data set is not here.
+    """
+    return pd.concat([_replies(name, grounder) for name in RATINGS], ignore_index=True)
+
+
+def _replies(dataset: str, grounder: Grounder) -> pd.DataFrame:
+    """The rows of one data set."""
+    talks = list(_labelled(dataset))
+    plain = [heard.logged(talk.dialogue, grounder) for talk in talks]
+    corrected = []
+    for talk in talks:
+        corrections = {}
+        for turn, label in talk.labels.items():
+            if label.revises:
+                corrections[turn] = label.correction(grounder)
+        corrected.append(heard.logged(talk.dialogue, grounder, corrections))
+    convention = conventions.get("default")
+    rows: list[dict[str, Any]] = []
+    scores = score_all(plain, grounder, convention)
+    scores_corrected = score_all(corrected, grounder, convention)
+    for talk, log, one, other in zip(talks, plain, scores, scores_corrected, strict=True):
+        rows += _rows(talk, log, one.turns, other.turns)
+    return _with_measures(pd.DataFrame(rows).assign(dataset=dataset))
+
+
+def _rows(
+    talk: Labelled, log: Dialogue, turns: Sequence[Mapping[str, Any]], corrected: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """The rows of a conversation's replies; ``corrected`` are the scores by the readers' labels."""
+    first = 0
+    rows = []
+    for pair, metrics, by_labels in zip(log.pairs(), turns, corrected, strict=True):
+        role = ""
+        if not first and pair.user.user_meta["constraints"]:
+            first = pair.turn
+            role = FIRST
+        if pair.turn in talk.labels and talk.labels[pair.turn].revises:
+            role = REVISION
+        row = {"conv_id": log.session_id, "system": log.model_name, "turn": pair.turn, "role": role}
+        row |= _ratings(talk.dialogue, pair)
+        row |= {"n_films": len(pair.system.meta["rec_ids"]), "n_words": len(words(pair.system.text))}
+        row |= {name: metrics[name] for name in (GAIN, "uptake", "release")}
+        rows.append({**row, LABELLED: by_labels["uptake"]})
+    return rows
+
+
+def _ratings(dialogue: Dialogue, pair: Pair) -> dict[str, float]:
+    """The ratings of a reply, NaN where there is none."""
+    after = dialogue.turns[2 * pair.turn : 2 * pair.turn + 1]
+    return {
+        RELEVANCE: rated.rating([pair.system], RELEVANCE),
+        INTEREST: rated.rating([pair.system], INTEREST),
+        NEXT: rated.rating(after, SATISFACTION),
+    }
+
+
+def _with_measures(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows with misfit, the half of their conversation, and the variants of uptake."""
+    filled = frame["uptake"].fillna(frame[GAIN])
+    return frame.assign(
+        misfit=(1 - frame[GAIN]).where(frame["n_films"] > 0),
+        half=[HALVES[rated.share_of(name, 2)] for name in frame["conv_id"]],
+        **{VARIANTS[1]: filled, VARIANTS[2]: filled.fillna(0.0)},
+    )
+
+
+def _one_rating(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows with one rating each: the relevance, in USS the satisfaction of the next user turn."""
+    return frame.assign(rating=frame[RELEVANCE].where(frame[RELEVANCE].notna(), frame[NEXT]))
+
+
+def _pooled(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rated rows of all sets; ratings and measures are ranks within their data set, in [0, 1]."""
+    rows = _one_rating(frame).dropna(subset="rating")
+    names = ["rating", *MEASURES, *VARIANTS[1:]]
+    ranks = rows.groupby("dataset")[names].rank(pct=True)
+    return rows.assign(**{name: ranks[name] for name in names})
+
+
+def _by_rating(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The rated replies of each set and rating, then those of all sets together."""
+    for dataset, names in RATINGS.items():
+        rows = frame[frame["dataset"] == dataset]
+        for name in names:
+            yield f"{dataset}: {name}", rows.assign(rating=rows[name]).dropna(subset="rating")
+    yield _ALL, _pooled(frame)
+
+
+def study(frame: pd.DataFrame, *, resamples: int = 1000) -> Study:
     """All tables of the study from the rows of :func:`replies`."""
     revised = frame[frame["role"] == REVISION]
-    pooled = _pooled(revised[revised["half"] == HALVES[0]])
-    rhos = [spearman(pooled[name].fillna(0.5), pooled["rating"]) for name in VARIANTS]
-    coverage = [pooled[name].notna().mean() for name in VARIANTS]
-    choice = pd.DataFrame({"variant": VARIANTS, "n": len(pooled), "coverage": coverage, "spearman": rhos})
-    choice["chosen"] = choice["spearman"] == choice["spearman"].max()
-    revised = revised.assign(uptake=revised[VARIANTS[int(np.argmax(rhos))]])
-    parts = {half: revised[revised["half"] == half] for half in HALVES} | {"both": revised}
-    rows = [
-        {"half": half, "rating": rating, "measure": name}
-        | rho(mine, name, "rating", resamples=resamples)
-        | lead(mine, "uptake", name, "rating", resamples=resamples)
-        for half, part in parts.items()
-        for rating, mine in _ratings(part)
-        for name in MEASURES
-    ]
+    choice = _choice(revised)
+    chosen = choice.loc[choice["chosen"], "variant"].iloc[0]
+    revised = revised.assign(uptake=revised[chosen])
+    rows = []
+    for half in (*HALVES, "both"):
+        part = revised if half == "both" else revised[revised["half"] == half]
+        for rating, replies_rated in _by_rating(part):
+            for measure in MEASURES:
+                row = {"half": half, "rating": rating, "measure": measure}
+                row |= asdict(agreement.rho(replies_rated, measure, "rating", resamples=resamples))
+                row |= asdict(agreement.lead(replies_rated, "uptake", measure, "rating", resamples=resamples))
+                rows.append(row)
     models = pd.concat([_model(revised, name) for name in OURS], ignore_index=True)
-    return _Study(choice, pd.DataFrame(rows), models, _systems(frame))
+    return Study(choice, pd.DataFrame(rows), models, _systems(frame))
+
+
+def _choice(revised: pd.DataFrame) -> pd.DataFrame:
+    """How each variant of uptake follows the ratings of the development half; the best one is chosen."""
+    pooled = _pooled(revised[revised["half"] == HALVES[0]])
+    rows = []
+    for variant in VARIANTS:
+        values = pooled[variant]
+        rho = spearman(values.fillna(0.5), pooled["rating"])
+        rows.append(
+            {"variant": variant, "n": len(pooled), "coverage": values.notna().mean(), "spearman": rho}
+        )
+    choice = pd.DataFrame(rows)
+    return choice.assign(chosen=choice["spearman"] == choice["spearman"].max())
 
 
 def _model(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
     """Rating ~ measure + films + length + turn + system + (1 | conversation), standardised by data set."""
     names = [measure, *PLAIN]
+    columns = ["rating", *names]
     rows = _one_rating(frame).dropna(subset=["rating", measure], ignore_index=True)
-    by = rows.groupby("dataset")[["rating", *names]]
-    scaled = (rows[["rating", *names]] - by.transform("mean")) / by.transform("std").replace(0, math.nan)
+    by_dataset = rows.groupby("dataset")[columns]
+    spread = by_dataset.transform("std").replace(0, math.nan)
+    scaled = (rows[columns] - by_dataset.transform("mean")) / spread
     rows = rows.assign(**scaled.fillna(0.0), group=rows["dataset"] + " " + rows["system"])
-    found = mixed_slopes(rows, names, stats.Design("group", "conv_id", "rating"))
-    return found.assign(model=measure)[["model", "term", "slope", "low", "high", "n"]]
+    slopes = mixed_slopes(rows, names, stats.Design("group", "conv_id", "rating"))
+    return slopes.assign(model=measure)[["model", "term", "slope", "low", "high", "n"]]
 
 
 def _systems(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per system: how far rating and gain fall from first requests to revisions. Over conversations
-    that have both, with 95 % intervals. The rating is that of relevance, in USS of the next user turn.
+    """One row per system: how far rating and gain fall from first requests to revisions.
+
+    Over conversations that have both, with 95 % intervals. The rating is that of relevance, in USS of the
+    next user turn.
     """
     rows = []
-    asked = _one_rating(frame[frame["role"] != ""])
-    for (dataset, system), mine in asked.groupby(["dataset", "system"], sort=False):
-        revised = mine[(mine["role"] == REVISION) & mine["rating"].notna()]
-        row: dict[str, Any] = {"system": system if dataset == "crsarena" else f"people ({dataset})"}
-        for name in ("rating", _GAIN):
-            design = stats.Design("role", "conv_id", name, [(FIRST, REVISION)])
-            found = stats.cluster_bootstrap_differences(mine.dropna(subset=name), design).iloc[0]
-            column = f"{name.removeprefix('normalised_')}_diff"
-            row |= {column: found["diff"], f"{column}_low": found["low"], f"{column}_high": found["high"]}
-        rows.append(row | {"n": len(revised)} | revised[["rating", "uptake", "release"]].mean().to_dict())
+    with_role = _one_rating(frame[frame["role"] != ""])
+    for (dataset, system), part in with_role.groupby(["dataset", "system"], sort=False):
+        name = system if dataset == "crsarena" else f"people ({dataset})"
+        row = {"system": name, **_fall(part, "rating", "rating"), **_fall(part, GAIN, "gain")}
+        revised = part[(part["role"] == REVISION) & part["rating"].notna()]
+        means = revised[["rating", "uptake", "release"]].mean()
+        rows.append({**row, "n": len(revised), **means.to_dict()})
     return pd.DataFrame(rows)
 
 
-def read(config: stats.Design, live: bool = False) -> tuple[_Study, str]:
-    """The tables and a sentence that says where they come from: the data sets, else what is committed."""
-    told = "The data sets are not read; these are the committed tables (docs/revisions.md)."
+def _fall(part: pd.DataFrame, column: str, name: str) -> dict[str, float]:
+    """The mean of a column at first requests less that at revisions, with its interval."""
+    design = stats.Design("role", "conv_id", column, [(FIRST, REVISION)])
+    row = stats.cluster_bootstrap_differences(part.dropna(subset=column), design).iloc[0]
+    return {f"{name}_diff": row["diff"], f"{name}_diff_low": row["low"], f"{name}_diff_high": row["high"]}
+
+
+def read(config: stats.Design, live: bool = False) -> tuple[Study, str]:
+    """The tables of the study, and a sentence that says where they come from.
+
+    Parameters
+    ----------
+    config : stats.Design
+        Its ``resamples`` are the draws of conversations for an interval.
+    live : bool
+        Compute the tables from the data sets where these are here; else the committed ones are read.
+    """
+    source = "The data sets are not read; these are the committed tables (docs/revisions.md)."
     if live:
         try:
-            films = Grounder(sources.load(datasets.locate("redial-movies")))
-            return study(replies(films), resamples=config.resamples), "Computed from the data sets."
+            grounder = Grounder(sources.load(datasets.locate("redial-movies")))
+            return study(replies(grounder), resamples=config.resamples), "Computed from the data sets."
         except RunError as error:
-            told = f"Not computed: {error}. These are the committed tables (docs/revisions.md)."
-    return committed(), told
+            source = f"Not computed: {error}. These are the committed tables (docs/revisions.md)."
+    return committed(), source
 
 
-def committed() -> _Study:
+def committed() -> Study:
     """The tables as they are committed; they hold statistics, no row of a data set."""
-    rows = tables.read_jsonl(paths.samples() / "revisions_study.jsonl")
-    return _Study(**{row["table"]: pd.DataFrame(row["data"], columns=row["columns"]) for row in rows})
+    frames = {}
+    for row in tables.read_jsonl(paths.samples() / "revisions_study.jsonl"):
+        frames[row["table"]] = pd.DataFrame(row["data"], columns=row["columns"])
+    return Study(**frames)
 
 
-def write(found: _Study, path: Path) -> None:
+def write(study_tables: Study, path: Path) -> None:
     """Write the tables in the form that is committed, a line each."""
-    frames = {name: frame.round(6).to_dict("split", index=False) for name, frame in found._asdict().items()}
-    tables.write_jsonl(path, ({"table": name, **frame} for name, frame in frames.items()))
+    lines = []
+    for name, frame in study_tables._asdict().items():
+        lines.append({"table": name, **frame.round(6).to_dict("split", index=False)})
+    tables.write_jsonl(path, lines)

@@ -81,16 +81,8 @@ def frames(systems=FEW):
     results["judge"] = [{c: 1 + float(draw.integers(0, 9)) / 2 for c in CONSTRUCTS} for _ in results.index]
     shown = ["model", "session_id", "turn", "reply", "event", "expected", "answers", "users"]
     found = {"turns": turn_table, "shifts": shift_table, "results": results, "replies_at_risk": risks[shown]}
-    found |= {"model_metrics": model_metrics(results), "redteam": exploited()}
+    found |= {"model_metrics": model_metrics(results)}
     return found | judged(systems) | design(systems) | sensitivity(systems) | OTHER_STUDIES
-
-
-def exploited():
-    """What made-up useless policies win: three metrics, one of them without near misses."""
-    rises = {"normalised_gain": (0.0, 0.45), "topic_adaptation_score": (1.0, 1.0), "item_tas": (0.0, np.nan)}
-    rows = [(name, *two) for name, two in rises.items()]
-    table = pd.DataFrame(rows, columns=["metric", "exploitability", "near_misses"])
-    return table.assign(n_policies=150, n_sessions=N_SESSIONS)
 
 
 def grid(*columns, **facts):
@@ -131,17 +123,12 @@ def judged(systems):
 
 
 def sensitivity(systems):
-    """Tau of made-up rankings over weights and choices; power of made-up tests."""
+    """Tau of made-up rankings over weights; power of made-up tests."""
     n = {"n_systems": len(systems), "n_sessions": N_SESSIONS}
     weights = grid(*((name, range(5)) for name in ("alpha", "beta", "gamma", "delta")))
     weights = weights[(weights.sum(axis=1) == 4) & (weights["alpha"] > 0)] / 4
     weights = weights.assign(tau=1 - 2 * weights["gamma"], is_default=False)
     declared = {"alpha": 0.6, "beta": 0.4, "gamma": 0.25, "delta": 0.5, "tau": 1.0, "is_default": True}
-    tau = {"tau": 0.9, "low": 0.7, "high": 1.0}
-    choices = [("empty sets", one) for one in ("skip", "zero", "one")]
-    choices += [("recovery thresholds", one) for one in ("0.2/0.5", "0.35/0.65", "0.5/0.8")]
-    settings = grid(("which", choices), ("metric", (*RECOVERY, "item_tas")), **tau, **n)
-    settings[["choice", "setting"]] = settings.pop("which").tolist()
     effects = pd.DataFrame(combinations(systems, 2), columns=["a", "b"])
     diff = 0.1 * effects.index
     effects = effects.assign(diff=diff, low=diff - 0.05, high=diff + 0.05, neighbours=effects.index < 9)
@@ -152,7 +139,6 @@ def sensitivity(systems):
     power = power.assign(power=(power["effect"] * power["sessions"] / 4).clip(upper=1.0), alpha=0.007)
     return {
         "sensitivity_weights": pd.concat([pd.DataFrame([declared]), weights], ignore_index=True).assign(**n),
-        "sensitivity_choices": settings,
         "paired_effects": effects.assign(declared=False, **facts),
         "power": power.assign(n_contrasts=7, target=0.8, n=N_SESSIONS, sd_difference=0.14, **facts),
     }

@@ -28,6 +28,7 @@ from crs_lib.report import report, trace
 from crs_lib.report.leaderboard import leaderboard
 from crs_lib.report.page import document
 from crs_lib.validity import labels
+from crs_lib.validity import questions as asked_page
 from tests.helpers import browser as chromium
 from tests.helpers.cosrec_data import part_of_sample
 from tests.helpers.ollama_server import OllamaServer
@@ -279,7 +280,7 @@ def test_hostile_text_stays_text(page):
     page.open(light_report("trace-hostile"))
     untouched(page, "script, iframe, img:not([src^='data:image/png'])")
     assert "</script><script>window.hacked" in page.js("document.body.textContent")
-    page.open(pages.write_questions(labels.AskConfig(run="trace-hostile", n=4)))
+    page.open(asked_page.write_page(labels.AskConfig(run="trace-hostile", n=4)))
     page.key("3")
     untouched(page, "img, iframe, #sides script")
     assert page.text("#state").startswith("Question 2 of 4 · 1 answered")
@@ -476,7 +477,7 @@ def rated():
 
 def questions(page, folder, **choice):
     """The page of questions of the run, opened; what it exports comes into the folder."""
-    path = pages.write_questions(labels.AskConfig(run=RUN, **choice))
+    path = asked_page.write_page(labels.AskConfig(run=RUN, **choice))
     page.browser.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
     page.open(path)
     return path

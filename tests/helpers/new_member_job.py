@@ -32,7 +32,7 @@ from crs_lib.report import tables
 from crs_lib.retrieval.fusion import build
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import replies, worded
-from crs_lib.validity import realism
+from crs_lib.validity import promises
 
 SYSTEMS = ("tracker", "genre_only", "oracle", "random")
 
@@ -57,7 +57,7 @@ def run(path, n_sessions):
     assert main(["trace", "--run", "new"]) == 0
     return {
         "fields": list(FIELDS), "relaxation": list(RELAXATION_ORDER), "values": catalog.values("country"),
-        "voiced": realism._voiced(dialogues, grounder).to_dict("list"),
+        "voiced": promises.voiced(dialogues, grounder).to_dict("list"),
         "answers": [replies.answer(grounder, asked.format(f.title), stream(1, "x")) for f in catalog.items],
         "offers": [worded.film(catalog, i, with_id=True) for i in range(len(catalog))],
         "field_table": tables.field_table(catalog).set_index("field")["distinct"].to_dict(),

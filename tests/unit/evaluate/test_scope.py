@@ -20,7 +20,7 @@ from crs_lib.simulate.run import scenario
 from crs_lib.systems import base
 from crs_lib.systems.base import SystemReply
 from crs_lib.systems.policies import Oracle, UserLog
-from crs_lib.validity import realism
+from crs_lib.validity import promises
 from tests.helpers.sample import SAMPLE, WORLD
 from tests.helpers.wordings import expansions
 
@@ -184,7 +184,7 @@ def test_natural_users_shift_as_often_as_people_talk_as_plainly_and_name_as_litt
     named = [any(not one.rejected for one in WORLD.grounder.audit(turn.text)) for turn in turns]
     assert 0.15 < sum(named) / len(named) < 0.35  # people: .26; users at the dense pace: .45
     assert not {turn.user_meta["stage"] for turn in turns} & {"contradiction"}
-    assert not realism.unlogged(talks, WORLD.grounder)["unlogged"].map(bool).any()
+    assert not promises.unlogged(talks, WORLD.grounder)["unlogged"].map(bool).any()
     kinds = Counter()  # who leaves out marks does so in every turn
     for number, talk in enumerate(talks):
         neat = scenario(WORLD, number, batch).habits[1]

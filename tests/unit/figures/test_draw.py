@@ -13,7 +13,6 @@ import pytest
 from crs_lib import figures
 from crs_lib.__main__ import main
 from crs_lib.figures import base as registered
-from crs_lib.validity import sensitivity
 from tests.helpers import refused
 from tests.helpers.sample import scored, simulated
 
@@ -52,7 +51,6 @@ def results(tmp_path_factory):
         patch.setenv("CRS_RESULTS", str(folder))
         sizes = {"n_sessions": 4, "n_turns": 8, "arms": ("shift", "straight", "fresh", "none")}
         scored(run="tiny", systems=("oracle", "tracker", "sticky", "random", "echo"), **sizes)
-        sensitivity.make("tiny", 2)
         simulated(run="unscored", n_sessions=1, n_turns=2, systems=("echo",))
     return folder
 

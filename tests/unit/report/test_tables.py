@@ -22,7 +22,6 @@ from crs_lib.metrics import conventions
 from crs_lib.report import figure_tables, statistics, tables, thesis
 from crs_lib.systems import Programs, policies, tracker
 from crs_lib.systems import base as systems
-from crs_lib.validity import sensitivity
 from tests.helpers import refused
 from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.sample import scored, simulated
@@ -74,7 +73,7 @@ def test_the_judges_means_are_those_of_the_scores_and_calls_those_of_the_log_by_
     assert set(table["session_id"]) == {"00000", "00001", "00002"}
 
 
-@pytest.mark.parametrize("table", ["judge_means", "llm_calls", "sensitivity_choices"])
+@pytest.mark.parametrize("table", ["judge_means", "llm_calls"])
 def test_what_a_run_lacks_is_no_data_and_a_run_that_is_not_there_is_an_error(table):
     refused("run 'rules'", figure_tables.read, "rules", table, error=NoDataError)
     refused("run 04_evaluate -p run nowhere", figure_tables.read, "nowhere", table, error=RunError)
@@ -94,15 +93,6 @@ def test_a_notebook_shows_a_sentence_instead_of_a_figure_without_data_and_of_a_p
     statistics.draw_power(apart, plan)
     lines = capsys.readouterr().out
     assert lines.startswith("power_curve: no power without a variance of paired differences")
-
-
-def test_sensitivity_scores_the_systems_under_each_choice():
-    sensitivity.make("models", 2)
-    choices = sensitivity.read("models")
-    assert set(choices["n_systems"]) == {3} and "0.35/0.65" in set(choices["setting"])
-    assert set(choices["metric"]) == set(sensitivity.METRICS)
-    refused("cannot be a folder", sensitivity.make, "../x", 2)
-    refused("sessions is 1; give a whole number >= 2", sensitivity.make, "rules", 1)
 
 
 def test_power_is_that_of_each_contrast_and_rises():

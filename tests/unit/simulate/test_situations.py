@@ -12,7 +12,7 @@ from crs_lib.evaluate.scorer import Scorer
 from crs_lib.metrics import conventions
 from crs_lib.simulate import planner, user_llm, users, voices
 from crs_lib.simulate.users import SITUATION
-from crs_lib.validity import realism
+from crs_lib.validity import promises
 from tests.helpers.sample import SAMPLE, WORLD
 
 TABLE = voices.situations()
@@ -81,7 +81,7 @@ def test_sessions_with_implicit_shifts_run_are_logged_and_scored(voice):
                 assert event["situation"].lower() in pair.user.text.lower()  # small letters
                 ((field, value),) = event["implied"].items()
                 assert SAMPLE.code(field, value) not in WORLD.grounder.concepts(pair.user.text)
-    assert realism._voiced(talks, WORLD.grounder)["voiced"].all()
+    assert promises.voiced(talks, WORLD.grounder)["voiced"].all()
 
 
 def test_words_without_the_situation_are_an_error_from_models_too():

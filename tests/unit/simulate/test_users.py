@@ -15,7 +15,7 @@ from crs_lib.metrics import conventions
 from crs_lib.simulate import planner, run, scenarios, users, voices
 from crs_lib.simulate.shifts import SHIFTS
 from crs_lib.simulate.users import User
-from crs_lib.validity import realism
+from crs_lib.validity import promises
 from tests.helpers.sample import GROUNDER, SAMPLE, WORLD
 
 CALM = scenarios.Rates(hesitation=0, contradiction=0, question=0.5)
@@ -242,9 +242,9 @@ def test_first_words_and_small_talk_state_nothing_and_demand_no_list():
 def test_casual_users_voice_every_shift_leak_none_and_state_everything_at_once_when_fresh():
     config = simulate.SimulateConfig(systems=["tracker"], voices="texting")
     talks = [simulate.session(WORLD, "tracker", number, config) for number in range(8)]
-    voiced = realism._voiced(talks, GROUNDER)["voiced"]
+    voiced = promises.voiced(talks, GROUNDER)["voiced"]
     assert len(voiced) > 20 and voiced.all()
-    assert not realism._leaks(talks, GROUNDER)["leaked"].any()
+    assert not promises.leaks(talks, GROUNDER)["leaked"].any()
     for casual in CASUAL[:8]:
         turn = casual.events[-1].turn
         user = User(SAMPLE, scenarios.fresh(SAMPLE, casual, turn))

@@ -12,7 +12,7 @@ from crs_lib import simulate
 from crs_lib.core import prompts
 from crs_lib.simulate import voices
 from crs_lib.systems import tracker
-from crs_lib.validity import realism
+from crs_lib.validity import promises
 from tests.helpers import refused
 from tests.helpers.sample import GROUNDER, WORLD
 
@@ -63,7 +63,7 @@ def test_no_voice_states_what_the_log_does_not_hold(voice):
     for number in range(4):
         made = simulate.arms_of(WORLD, "tracker", number, batch)
         talks += [talk for several in made.values() for talk in several]
-    found = realism.unlogged(talks, GROUNDER)
+    found = promises.unlogged(talks, GROUNDER)
     assert len(found) > 200
     assert not found["unlogged"].map(bool).any(), found[found["unlogged"].map(bool)]
 

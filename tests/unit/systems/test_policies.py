@@ -15,7 +15,7 @@ from crs_lib.core.rng import stream
 from crs_lib.systems import base as systems
 from crs_lib.systems import replies, search, tracker
 from crs_lib.systems.base import World
-from tests.helpers import refused
+from tests.helpers import gamed, refused
 from tests.helpers.films import TITLES, catalog, grounder
 from tests.helpers.wordings import every_text
 
@@ -192,6 +192,7 @@ def test_the_policies_of_the_sceptic_do_what_their_names_say():
     last = talk("hedge3", wish("War"), wish("Comedy"), wish("Drama"))[-1]
     assert len(last) == 3 and set(last) & WARS and set(last) & COMEDIES
     assert set(talk("hedge3", wish("War"))[0][:2]) == WARS
+    assert gamed.Alternate  # its import registers it
     shown = talk("alternate", wish("War"), *[wish("Comedy")] * 4)
     assert 2 <= sum(set(items[:2]) == WARS for items in shown) <= 3
     first, second = talk("hedge", wish("War"), wish("Comedy", shift=True))

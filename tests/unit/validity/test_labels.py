@@ -12,9 +12,9 @@ import pytest
 from crs_lib.__main__ import main
 from crs_lib.core import tables
 from crs_lib.core.errors import RunError
-from crs_lib.report import page as pages
+from crs_lib.report.page import question_page
 from crs_lib.stats.power import correlation_power, reliability
-from crs_lib.validity import labels
+from crs_lib.validity import labels, questions
 from tests.helpers import refused
 from tests.helpers.sample import scored
 
@@ -38,7 +38,7 @@ def test_questions_are_blinded_balanced_and_the_same_for_a_seed(run, kind):
     assert asked == ask(run, 12, kind) and asked != ask(run, 12, kind, 1)
     counts = pd.Series([model for one in asked for model in one.systems]).value_counts()
     assert counts.max() - counts.min() <= (2 if kind == "single" else 4)
-    page = pages.question_page(pages._shown(asked, kind))
+    page = question_page(questions.page_data(asked, kind))
     shown = page.partition('id="data">')[2].partition("</script>")[0]
     for model in SYSTEMS:
         assert f'"{model}"' not in shown  # no system is named
@@ -57,16 +57,16 @@ def test_too_few_sessions_and_unknown_kinds_are_said(run):
 
 
 def test_the_page_allows_its_own_script_and_nothing_else(run):
-    page = pages.question_page(pages._shown(ask(run, 3), "single"))
+    page = question_page(questions.page_data(ask(run, 3), "single"))
     policy = page.partition('Content-Security-Policy" content="')[2].partition('"')[0]
     assert "default-src 'none'" in policy and "unsafe" not in policy and "connect-src 'none'" in policy
     turn = {"user": "</script><b>", "system": "s", "shift": "</script><b>"}
     hostile = labels.Question("x", (), ((turn,),), ("a",), "1", 1, (1,))
-    assert "</script><b>" not in pages.question_page(pages._shown([hostile], "single"))
+    assert "</script><b>" not in question_page(questions.page_data([hostile], "single"))
 
 
 def given(run, tmp_path, **options):
-    tables.write_jsonl(tmp_path / "labels.jsonl", labels._scripted(run, **options))
+    tables.write_jsonl(tmp_path / "labels.jsonl", labels.scripted_labels(run, **options))
     return tmp_path / "labels.jsonl"
 
 
@@ -144,7 +144,7 @@ def test_the_last_label_counts_and_programs_are_told_from_people(run, tmp_path):
     tables.write_jsonl(tmp_path / "labels.jsonl", lines)
     assert labels.read([tmp_path / "labels.jsonl"], run)[0]["value"].tolist() == [5]
     frame = pd.DataFrame({"rater": ["scripted-1", "scripted-2"], "item": ["a", "a"], "value": [1, 5]})
-    made = labels._Findings(frame, *[pd.DataFrame()] * 3)
+    made = labels.Findings(frame, *[pd.DataFrame()] * 3)
     assert (made.scripted, made.who) == (True, "2 scripted raters")
     given = made._replace(labels=frame.assign(rater=["ann", "scripted-1"]))
     assert (given.scripted, given.who) == (False, "2 raters")

@@ -1,22 +1,25 @@
-"""How many scenarios a precision needs: a generalisability study of the same systems over catalogues,
-wordings, seeds and scenarios. Source: docs/validity.md, section 5; Brennan (2001), Generalizability Theory.
+"""How many scenarios a precision needs: the same systems over catalogues, wordings, seeds and scenarios.
+
+Source: Brennan (2001), Generalizability Theory. The last figures stand in docs/records/precision.csv;
+minutes:
+
+    PYTHONPATH=. python -m benchmarks.precision [--catalogs FILE …] [--sessions 8] [--metric NAME]
 """
 
+import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import product
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
 from crs_lib import simulate, stats
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
-from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
-from crs_lib.metrics import base
-from crs_lib.simulate.voices import STATED, choices
-from crs_lib.systems.base import SYSTEMS, World
+from crs_lib.simulate.voices import STATED
+from crs_lib.systems.base import World
 from crs_lib.validity import arms
 
 FACETS: Final = {"catalogue": (), "wording": (), "seed": (), "scenario": ("catalogue", "seed")}
@@ -27,29 +30,23 @@ SCOPES: Final = {
 }  # fmt: skip
 _CONTROLS = ("oracle_lag:1", "tracker", "amnesiac", "sticky", "popular")
 _VOICED = ("texting", "polite")
-_Some = Annotated[Sequence[str], Field(min_length=1)]
-_Systems = Annotated[Sequence[Annotated[str, OneOf(SYSTEMS)]], Field(min_length=2)]
-_Voices = Annotated[Sequence[Annotated[str, OneOf(choices)]], Field(min_length=1)]
 
 
-class PrecisionConfig(Settings):
-    """The settings of a study, checked."""
+@dataclass(frozen=True)
+class PrecisionConfig:
+    """The settings of a study."""
 
-    run: Annotated[RunName, Field(description="the run's name")] = "precision"
-    catalogs: Annotated[_Some, Field(description="sample, or catalogues' files")] = (sources.SAMPLE,)
-    systems: Annotated[_Systems, Field(description="control policies")] = _CONTROLS
-    seeds: Annotated[Sequence[Seed], Field(min_length=1, description="seeds of the users")] = (1, 2, 3)
-    n_sessions: Annotated[int, Field(ge=2, description="scenarios, of each catalogue and seed")] = 8
-    n_turns: Annotated[int, Field(ge=1, description="user turns in a session")] = 20
-    voices: Annotated[_Voices, Field(description="voices of the users, one wording each")] = _VOICED
-    metric: Annotated[str, Field(description="a session metric, e.g. shift_cost")] = "normalised_gain"
-    precision: Annotated[float, Field(gt=0, description="half width of a difference's 95 % interval")] = 0.05
-
-    def check(self) -> None:
-        base.get(self.metric)
+    catalogs: Sequence[str] = (sources.SAMPLE,)
+    systems: Sequence[str] = _CONTROLS
+    seeds: Sequence[int] = (1, 2, 3)
+    n_sessions: int = 8
+    n_turns: int = 20
+    voices: Sequence[str] = _VOICED
+    metric: str = "normalised_gain"
+    precision: float = 0.05
 
 
-class _Precision(NamedTuple):
+class Precision(NamedTuple):
     """The variance components, and the scenarios that the precision needs by what is generalised over."""
 
     components: pd.DataFrame
@@ -64,7 +61,7 @@ def _scores(config: PrecisionConfig) -> pd.DataFrame:
         world = World(loaded, Grounder(loaded))
         for voice, seed in product(config.voices, config.seeds):
             batch = simulate.SimulateConfig(
-                run=config.run, catalog=catalog, systems=tuple(config.systems), n_sessions=config.n_sessions,
+                catalog=catalog, systems=tuple(config.systems), n_sessions=config.n_sessions,
                 n_turns=config.n_turns, seed=seed, voices=voice, scope=STATED,
             )  # fmt: skip
             cell, found = (catalog, voice, seed), arms.scored(world, batch, config.n_sessions)
@@ -73,7 +70,7 @@ def _scores(config: PrecisionConfig) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns).astype({"value": float})
 
 
-def _balanced(frame: pd.DataFrame) -> pd.DataFrame:
+def balanced(frame: pd.DataFrame) -> pd.DataFrame:
     """The scenarios that have a value for every system and wording, equally many a catalogue and seed. The
     first ones of each cell are kept. Raises InputError where a cell has fewer than two.
     """
@@ -89,9 +86,9 @@ def _balanced(frame: pd.DataFrame) -> pd.DataFrame:
     return kept[place < least].reset_index(drop=True)
 
 
-def run(config: PrecisionConfig) -> _Precision:
-    """Simulate, score and take the variance apart; both tables are written into the run's folder."""
-    components = stats.facet_variances(_balanced(_scores(config)), FACETS)
+def run(config: PrecisionConfig) -> Precision:
+    """Simulate, score and take the variance apart."""
+    components = stats.facet_variances(balanced(_scores(config)), FACETS)
     rows = []
     for place, (facet, scope) in enumerate(SCOPES.items(), start=1):
         if f"n_{facet}" in components:
@@ -99,7 +96,17 @@ def run(config: PrecisionConfig) -> _Precision:
             rows.append(one.assign(holds_for=scope))
     needed = pd.concat(rows, ignore_index=True).drop(columns="fixed")
     needed = needed[["holds_for", *needed.columns.drop("holds_for")]].assign(metric=config.metric)
-    folder = paths.run_folder(simulate.STUDY, config.run)
-    tables.write_csv(folder / "precision_components.csv", components)
-    tables.write_csv(folder / "precision.csv", needed)
-    return _Precision(components, needed)
+    return Precision(components, needed)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--catalogs", nargs="+", default=[sources.SAMPLE])
+    parser.add_argument("--sessions", dest="n_sessions", type=int, default=8)
+    parser.add_argument("--metric", default="normalised_gain")
+    for table in run(PrecisionConfig(**vars(parser.parse_args()))):
+        print(table.round(5).to_csv(index=False))
+
+
+if __name__ == "__main__":
+    main()

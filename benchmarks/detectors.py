@@ -1,8 +1,13 @@
-"""Shift detectors, held against the shifts that the simulator logged. A detector sees a user's utterances so
-far and scores each: the higher, the likelier a shift; one at or above the fact ``usual`` is an alarm. To add
-one, register a function of a grounder. Source: docs/validity.md, section 3.
+"""Shift detectors, held against the shifts that the simulator logged: precision, recall, F1, AUC.
+
+A detector sees a user's utterances so far and scores each: the higher, the likelier a shift; one at or
+above the fact ``usual`` is an alarm. The first two are the thesis's. The last figures stand in
+docs/records/detectors.csv; of a finished run (seconds; sentence vectors need the extra embed):
+
+    PYTHONPATH=. python -m benchmarks.detectors --run gate [--system tracker] [--encoder hashing]
 """
 
+import argparse
 import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, pairwise
@@ -10,7 +15,7 @@ from operator import or_
 
 import pandas as pd
 
-from crs_lib import stats
+from crs_lib import evaluate, simulate, stats
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
@@ -65,7 +70,7 @@ def _new_value(grounder: Grounder) -> _Gaps:
     return gaps
 
 
-def _scores(gaps: _Gaps, texts: Sequence[str]) -> list[float]:
+def scores(gaps: _Gaps, texts: Sequence[str]) -> list[float]:
     """The score of every utterance; NaN for the first: it cannot shift."""
     return [math.nan, *gaps(texts)] if texts else []
 
@@ -78,7 +83,7 @@ def run(names: Iterable[str], dialogues: Iterable[Dialogue], grounder: Grounder)
         session, pairs = f"{dialogue.model_name} {dialogue.session_id}", dialogue.pairs()
         texts, shifts = [pair.user.text for pair in pairs], set(dialogue.shift_turns())
         for name, gaps in made.items():
-            scored = zip(pairs, _scores(gaps, texts), strict=True)
+            scored = zip(pairs, scores(gaps, texts), strict=True)
             rows += [(name, session, pair.turn, score, pair.turn in shifts) for pair, score in scored][1:]
     if not rows:
         raise InputError("no dialogue to detect shifts in; give at least one")
@@ -114,3 +119,19 @@ def _delays(turns: pd.DataFrame) -> pd.Series:
     since = turns.groupby("session")["shift"].cumsum()
     first = turns[since > 0].groupby(["session", since])[["turn", "alarmed"]].min()
     return first["alarmed"] - first["turn"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--run", default="gate")
+    parser.add_argument("--system", default="tracker")
+    parser.add_argument("--encoder", default="hashing")
+    options = parser.parse_args()
+    names = ["similarity", "jaccard", f"embedding:{options.encoder}", "new_value"]
+    talks = [talk for talk in simulate.dialogues(options.run) if talk.model_name == options.system]
+    alarms = run(names, talks, Grounder(evaluate.catalog_of(options.run)))
+    print(quality(alarms, usual(names)).round(3).to_csv(index=False))
+
+
+if __name__ == "__main__":
+    main()

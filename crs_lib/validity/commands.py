@@ -1,0 +1,118 @@
+"""Whether scores can be trusted: the gate, what people say of revisions, and their labels of a run."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from crs_lib.cli.app import command, table
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import InputError
+from crs_lib.core.settings import OneOf
+
+if TYPE_CHECKING:
+    from crs_lib.validity.labels import AskConfig
+
+
+@command("validity gate", takes=["crs_lib.validity.gate:GateConfig"])
+def _gate(*, develop: bool = False, confirm: bool = False, **given: Any) -> None:
+    """Show which metrics order the control policies as they must: the protocol's last confirmation.
+
+    develop: test the protocol's requirements on its development seeds
+    confirm: test them once on its confirmation seeds, and log the verdict
+    """
+    from crs_lib.validity import gate as gates
+
+    if develop or confirm:
+        _protocol(given, confirm)
+        return
+    for name in given:
+        raise InputError(f"{name} goes with --develop or --confirm; leave it out")
+    table(gates.verdicts())
+
+
+def _protocol(options: dict[str, Any], confirm: bool) -> None:
+    """Test the protocol, which fixes all but the catalogue; its run has the name behind which it stands."""
+    from crs_lib.validity import gate as gates
+
+    path = paths.shown(gates.Protocol.read().path)
+    for name in options.keys() - {"run", "catalog", "workers"}:
+        raise InputError(f"{name} is {options[name]!r}, but the protocol fixes it ({path}); leave it out")
+    config = gates.GateConfig(**options)
+    run = f"{config.run}-protocol" if "run" in options else "protocol"
+    test = gates.confirm if confirm else gates.develop
+    tests = test(run, config.catalog, config.workers)
+    table(tests.assign(p_holm=tests["p_holm"].map("{:.2g}".format)).drop(columns=["protocol", "p"]))
+    table(gates.board(tests)[["metric", "held", "asked", "decides"]])
+    print(f"protocol {tests['protocol'].iloc[0][:16]}, {path}")
+
+
+@command("validity people", reads="catalog", writes="out")
+def _people(
+    part: Annotated[str, OneOf(("revisions",))], *, catalog: str = "", out: Path | None = None
+) -> None:
+    """Compare what is measured at revisions with the ratings of people who changed their minds.
+
+    catalog: a catalogue's file (default: the data set redial-movies)
+    out: where the tables go
+    """
+    from crs_lib import data
+    from crs_lib.catalog import sources
+    from crs_lib.catalog.grounder import Grounder
+    from crs_lib.validity import revisions
+
+    films = sources.load(catalog or data.locate("redial-movies"))
+    study = revisions.study(revisions.replies(Grounder(films)))
+    if out:
+        revisions.write(study, out)
+    for frame in study:
+        table(frame)
+
+
+@command("validity annotate", takes=["crs_lib.validity.labels:AskConfig"], reads="import_", writes="out")
+def _annotate(*, out: Path | None = None, import_: tuple[str, ...] = (), **given: Any) -> None:
+    """Make a page of questions about a run, or read its labels.
+
+    CoSRec's kinds are relevance, intents and quality; their labels become the files of a corpus.
+
+    out: where the page goes (default: the run's folder); of CoSRec's labels: the corpus to write
+    import_: labels that the page exported, to analyse
+    """
+    from crs_lib.validity import labels, questions
+
+    config = labels.AskConfig(**given)
+    if config.kind not in ("single", "pairs"):
+        _assess(config, out, import_)
+    elif import_:
+        findings = labels.findings(config.run, import_)
+        for frame in findings[1:]:
+            table(frame)
+        print(f"tables: {paths.shown(labels.write(config.run, findings))}/")
+    else:
+        page = paths.shown(questions.write_page(config, out))
+        print(f"written: {page}   open it in a browser, no server is needed")
+        print(f"then: python -m crs_lib validity annotate --run {config.run} --import labels-*.jsonl")
+
+
+def _assess(config: "AskConfig", out: Path | None, files: tuple[str, ...]) -> None:
+    """Ask assessors about CoSRec's conversations, or write what they answered into a corpus."""
+    from crs_lib.cosrec.annotate import Assessment, folder
+    from crs_lib.report import page
+
+    assessment = Assessment(**config.model_dump(exclude={"seed"}))
+    answers = assessment.answers(files) if files else None
+    if answers and not answers.open:
+        corpus = out or folder(config.run) / "corpus"
+        table(answers.agreement(answers.write(corpus)))
+        counts = (
+            f"{len(answers.views)} answers, {len(answers.final)} values, {len(answers.reviewed)} reviewed"
+        )
+        shown = paths.shown(corpus)
+        print(f"{counts}; corpus: {shown}/   read it with -p source {shown}")
+        return
+    path = out or folder(config.run) / f"{config.kind}.html"
+    if answers:
+        path = folder(config.run) / f"{config.kind}-review.html"
+    data = assessment.page(answers.doubtful if answers else None)
+    written = paths.shown(tables.write_whole(path, page.question_page(data)))
+    doubt = " in doubt, to be reviewed" if answers else ""
+    print(f"{len(data['questions'])} questions{doubt}: {written}   open it in a browser, no server is needed")
+    print("then: the same command with --import, and the exported files of all pages")

@@ -1,0 +1,136 @@
+"""The policies that only the gate's protocol names: oracles spoilt in some way, and policies that cling.
+
+What each has to score is known beforehand (notebooks/plans/gate.yaml; docs/validity.md).
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from crs_lib.core import rng
+from crs_lib.systems import base, policies, replies, tracker
+from crs_lib.systems.base import SYSTEMS, Draw, Items, SystemReply, Wishes, World, number, rank
+
+
+@SYSTEMS.register("polite")
+class _Polite(policies.Spoilt):
+    """The oracle, but no film is ever shown twice."""
+
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
+        best = self.now(draw, self.n + len(self.seen))
+        return tuple(item for item in best if item not in self.seen)[: self.n]
+
+
+@SYSTEMS.register("confirm_shift")
+class _ConfirmShift(policies.Oracle):
+    """The oracle, but a reply to changed constraints shows no film and asks whether they are meant."""
+
+    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
+        before = self.state
+        reply = super().reply(turn, text, user_meta)
+        if self.state == before or not before.constraints:
+            return reply
+        self.seen = [item for item in self.seen if item not in reply.items]
+        self.recent = ()
+        self._named = []
+        words = replies.acknowledge(self.state.constraints, self._draws(turn), self.world.catalog.fields)
+        return SystemReply(f"{words} Is that what you mean?", (), self.state.constraints)
+
+
+@SYSTEMS.register("forgetful")
+class _Forgetful(policies.Spoilt):
+    """Films for what the last utterance added, by the log, and by chance where it added nothing."""
+
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
+        before = self.states[-2].constraints if len(self.states) > 1 else {}
+        added = {}
+        for name, value in self.state.constraints.items():
+            if before.get(name) != value:
+                added[name] = value
+        if self.recent or not added:
+            return rank(self.world.catalog, {}, {}, (), draw, self.n)
+        return self.best(added, {}, draw, self.n)
+
+
+@SYSTEMS.register("hedge3")
+class _HedgeThree(policies.Spoilt):
+    """One film for each of the last three states; more for the present one where there are fewer states."""
+
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
+        others: dict[int, None] = {}
+        for state in self.states[-2:-4:-1]:
+            others.update(dict.fromkeys(self.best(*state, draw, 1)))
+        now = [item for item in self.now(draw, 2 * self.n) if item not in others]
+        return (*now[: self.n - len(others)], *others)
+
+
+@SYSTEMS.register("random_free")
+class _RandomFree(policies.Random):
+    """Films drawn uniformly, in every conversation others: what chance alone does to a measure."""
+
+    def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
+        super().__init__(world, seed, session, spec)
+        self._draws = partial(rng.stream, seed, "movies", "free", world.conversation)
+
+
+@SYSTEMS.register("stickyk", argument="a number of films", example="10", parse=number(1, 50))
+class _StickyK(policies.Sticky):
+    """The list of the sticky policy, cut or lengthened to so many films: it clings the same."""
+
+    usual: Items = ()  # the films that sticky would have recommended so far
+
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
+        """The first films in the order of sticky, to which its own three of a reply count as recommended."""
+        listed = rank(self.world.catalog, constraints, avoid, self.usual, draw, max(self.n, base.N_ITEMS))
+        self.usual = (*self.usual, *listed[: base.N_ITEMS])
+        return listed[: self.n]
+
+
+@SYSTEMS.register("pad_sticky", argument="a number of films", example="3", parse=number(2, 50))
+class PadSticky(_StickyK):
+    """One film of the sticky policy, and others by chance."""
+
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
+        first = super().choose(constraints, avoid, draw)[:1]
+        return policies.padded(first, self.n - 1, self.world, draw)
+
+
+@SYSTEMS.register("sandbag_sticky")
+class _SandbagSticky(policies.Sticky):
+    """The sticky policy, but it plays dumb where the first utterance names two values."""
+
+    dumb: bool | None = None
+
+    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
+        if self.dumb is None:
+            self.dumb = len(tracker.read(self.world.grounder, text).wanted) > 1
+        if self.dumb:
+            return {}, {}
+        return super().believe(turn, text, user_meta)
+
+
+class OneSlot(policies.Recommender):
+    """Mixin of the policies that act on one constraint of their state, drawn for every reply."""
+
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
+        one = {}
+        if constraints:
+            names = sorted(constraints)
+            name = names[int(draw.integers(len(names)))]
+            one[name] = constraints[name]
+        return super().choose(one, avoid, draw)
+
+
+@SYSTEMS.register("one_slot_sticky")
+class _OneSlotSticky(OneSlot, policies.Sticky):
+    """The sticky policy's state, of which every reply serves one constraint."""
+
+
+@SYSTEMS.register("newest_wins")
+class _NewestWins(policies.Recommender):
+    """Takes every value that is named for wanted, also one that is given up; the newest of a field counts."""
+
+    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
+        update = tracker.read(self.world.grounder, text)
+        self.held = {**self.held, **update.given_up, **update.wanted}
+        return dict(self.held), {}
