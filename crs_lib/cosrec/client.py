@@ -2,4 +2,4 @@
 
 from crs_lib.core.clients import Client
 
-CLIENT = Client("cosrec")
+CLIENT = Client("cosrec", members={"figure": ("crs_lib.cosrec.figures",)})

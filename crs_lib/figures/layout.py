@@ -1,33 +1,19 @@
-"""The metrics that each table and figure shows, in order; a new metric is added to the lists to show it.
-Leaderboards, figures, statistics, reports and plans ask here: the thesis's scores are led by its own score.
-"""
+"""The outcomes that lead tables and figures; leaderboards, statistics, reports and plans ask here."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from crs_lib.metrics import base, conventions
 
 # The few that a leaderboard shows, gain first; a cost of shifts never stands without the ability.
 HEADLINE = ["normalised_gain", "shift_cost", "straight_gain", "found_at_3", "topic_adaptation_score"]
-
-_MAIN = ["normalised_gain", "item_tas", "satisfaction_corrected"]
-_OVERLAP = ["cross_coherence", "context_retention", "topic_interference"]
-_TEXT = ["topic_adaptation_score", *_OVERLAP, "topic_recovery_rate", "slot_f1"]
-_LEAKS = ["topic_interference_leakage", "copying"]
-
-SHOWN: dict[str, list[str]] = {
-    "turn_table": [
-        "cross_coherence", "topic_adaptation_score", "satisfaction_corrected", "normalised_gain"
-    ],
-    "metric_bars": [
-        "normalised_gain", "satisfaction_corrected", "item_recovery_rate", *_LEAKS, "topic_adaptation_score",
-    ],
-    "correlation_heatmap": [*_MAIN, "novelty", *_LEAKS, "item_recovery_rate", *_TEXT],
-    "distributions": [*_MAIN, "topic_adaptation_score"],
-    "table_model_metrics": [
-        *_MAIN, "item_recovery_rate", "topic_interference_leakage", "topic_adaptation_score",
-    ],
-    "score_around_shifts": ["normalised_gain", "topic_adaptation_score"],
-}  # fmt: skip
+MAIN = ("normalised_gain", "item_tas", "satisfaction_corrected")
+LEAKS = ("topic_interference_leakage", "copying")
+_OVERLAP = ("cross_coherence", "context_retention", "topic_interference")
+_TEXT = ("topic_adaptation_score", *_OVERLAP, "topic_recovery_rate", "slot_f1")
+CORRELATED = (*MAIN, "novelty", *LEAKS, "item_recovery_rate", *_TEXT)
+SHOWN = {
+    "turn_table": ["cross_coherence", "topic_adaptation_score", "satisfaction_corrected", "normalised_gain"]
+}
 
 
 def outcomes(convention: str) -> tuple[str, ...]:
@@ -45,7 +31,7 @@ def is_thesis(convention: str) -> bool:
     return bool(conventions.outcomes_of(convention))
 
 
-def shown(convention: str, table: str, known: Collection[str]) -> list[str]:
-    """The ``known`` metrics that a table or figure shows: the thesis's outcomes, or its own list."""
-    wanted = outcomes(convention) if is_thesis(convention) else SHOWN[table]
-    return [name for name in wanted if name in known]
+def shown(convention: str, declared: Sequence[str], present: Collection[str]) -> list[str]:
+    """The metrics of a figure that are present: the convention's own outcomes, or those that it declares."""
+    wanted = conventions.outcomes_of(convention) or declared
+    return [name for name in wanted if name in present]

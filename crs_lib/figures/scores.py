@@ -1,4 +1,4 @@
-"""Scores of the systems: the leaderboard, bars per metric, distributions, components, tokens, sweeps."""
+"""Scores of the systems: the leaderboard, bars for each metric, distributions, and outcomes over a sweep."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,90 +16,143 @@ from crs_lib.metrics.gain import ABLE
 _WIDE = 4  # panels whose titles have room for one line
 _RIDGES, _FEW = 4, 10  # panels that fit side by side; sessions below which a density says nothing
 _MOST = 4  # panels of a sweep
+_ENDS = ["mean", "low", "high"]
+_TILTED = {"rotation": 20, "ha": "right", "rotation_mode": "anchor"}
 
 
 def _by_metric(model_metrics: pd.DataFrame, metrics: Sequence[str]) -> dict[str, pd.DataFrame]:
     """The rows of each metric that some system has a mean of, by system."""
-    frames.require(model_metrics, ["metric", "mean", "low", "high", "n"])
-    parts = {base.get(name).name: model_metrics[model_metrics["metric"] == name] for name in metrics}
-    found = {name: part.set_index("model") for name, part in parts.items() if part["mean"].notna().any()}
-    if not found:
+    frames.require(model_metrics, ["metric", *_ENDS, "n"])
+    parts = {}
+    for name in metrics:
+        rows = model_metrics[model_metrics["metric"] == base.get(name).name]
+        if rows["mean"].notna().any():
+            parts[name] = rows.set_index("model")
+    if not parts:
         raise NoDataError(f"no mean of any of {', '.join(metrics)} in the table")
-    return found
+    return parts
 
 
 @figure()
 def _leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Systems by the first of the headline scores (or the metrics named), the others with ranks beside it.
+
     Scores that are not valid for ranking are left out unless they are named or all are so; a system that
     gains too little has no rank by its shift cost.
+
+    Caption: Mean scores of {systems} systems with 95 % intervals and ranks, ordered by {primary} (n =
+        {sessions} sessions per system, scenarios resampled).
+    Note: Means with 95 % intervals; numbers beside a panel: ranks, 1 is best; n = {sessions} sessions per
+        system.
     """
-    usual = layout.outcomes(frames.convention_of(model_metrics))
-    found = _by_metric(model_metrics, metrics or [n for n in usual if not base.get(n).mark] or usual)
-    first, part = next(iter(found.items()))
-    order = list(map(str, part["mean"].sort_values(ascending=layout.lower(first), kind="stable").index))
-    gain = model_metrics[model_metrics["metric"] == "straight_gain"].set_index("model")["mean"]
-    able = gain.astype(float) >= ABLE  # who has nothing to lose has no rank by what was lost
-    made, axes = style.figure(0.95 + 0.26 * len(order), 1, len(found), sharey=True)
-    for panel, (metric, part) in zip(axes[0], found.items(), strict=True):
-        ranked = part["mean"]
-        if metric == "shift_cost":
-            ranked = ranked.where(able.reindex(part.index, fill_value=True))
-        ranks = ranked.rank(ascending=layout.lower(metric), method="min")
+    parts = _by_metric(model_metrics, metrics or _valid(frames.convention_of(model_metrics)))
+    first = next(iter(parts))
+    leading = parts[first]["mean"].sort_values(ascending=layout.lower(first), kind="stable")
+    order = [str(name) for name in leading.index]
+    drawing, axes = style.figure(0.95 + 0.26 * len(order), 1, len(parts), sharey=True)
+    for panel, (metric, rows) in zip(axes[0], parts.items(), strict=True):
+        ranks = _ranks(model_metrics, metric, rows["mean"])
         for place, (name, look) in enumerate(style.looks(order).items()):
-            style.estimate(panel, place, part.loc[name], look, caps=0.24)
+            style.estimate(panel, place, rows.loc[name], look, caps=0.24)
             style.beside(panel, place, "–" if np.isnan(ranks[name]) else f"{ranks[name]:.0f}")
-        title = style.titled(metric)
         panel.axvline(0, color=style.FAINT, linewidth=0.6, zorder=0)
         panel.margins(x=0.12)
-        style.across(panel, title.replace(" (", "\n(") if len(found) > _WIDE else title, 3)
-    style.name_rows(made, axes, style.labels(order))
-    made.get_layout_engine().set(wspace=0.07)
-    return made
+        title = style.titled(metric)
+        if len(parts) > _WIDE:
+            title = title.replace(" (", "\n(")
+        style.across(panel, title, 3)
+    style.name_rows(drawing, axes, style.labels(order))
+    drawing.get_layout_engine().set(wspace=0.07)
+    return drawing
 
 
-@figure()
+def _valid(convention: str) -> Sequence[str]:
+    """The outcomes of a convention that may rank systems; all where none may."""
+    outcomes = layout.outcomes(convention)
+    return [name for name in outcomes if not base.get(name).mark] or outcomes
+
+
+def _ranks(model_metrics: pd.DataFrame, metric: str, means: pd.Series) -> pd.Series:
+    """The ranks of the systems; by shift cost none for who has nothing to lose."""
+    if metric == "shift_cost":
+        gain = model_metrics[model_metrics["metric"] == "straight_gain"].set_index("model")["mean"]
+        able = gain.astype(float) >= ABLE
+        means = means.where(able.reindex(means.index, fill_value=True))
+    return means.rank(ascending=layout.lower(metric), method="min")
+
+
+@figure(
+    title="Mean of each metric",
+    metrics=[
+        "normalised_gain",
+        "satisfaction_corrected",
+        "item_recovery_rate",
+        *layout.LEAKS,
+        "topic_adaptation_score",
+    ],
+)
 def _metric_bars(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
-    """One small bar chart per metric: mean by system with its interval."""
+    """One small bar chart per metric: mean by system with its interval.
+
+    Caption: Mean of each metric by system with its 95 % interval (n = {sessions} sessions per system,
+        scenarios resampled).
+    Note: Bars: mean over sessions; lines: 95 % interval; –: not defined, not 0; arrows: better; n =
+        {sessions} sessions per system.
+    """
+    import seaborn as sns
+
     frames.require(model_metrics, ["metric"])
-    judged = [name for name in CONSTRUCTS if name in set(model_metrics["metric"])]
-    found = _by_metric(model_metrics, metrics or [*frames.shown_in("metric_bars", model_metrics), *judged])
+    shown = list(metrics)
+    if not shown:
+        judged = [name for name in CONSTRUCTS if name in set(model_metrics["metric"])]
+        shown = [*frames.shown_in("metric_bars", model_metrics), *judged]
+    parts = _by_metric(model_metrics, shown)
     order = frames.systems_of(model_metrics)
+    colours = [look.colour for look in style.looks(order).values()]
     row_height = 0.55 + 0.155 * len(order)
-    made, axes = style.panels(len(found), 3, lambda rows: 0.5 + rows * row_height, sharey=True)
-    for panel, (metric, part) in zip(axes.flat, found.items(), strict=False):
-        for place, (name, look) in enumerate(style.looks(order).items()):
-            row = part.loc[name]
-            if np.isnan(row["mean"]):
+    drawing, axes = style.panels(len(parts), 3, lambda rows: 0.5 + rows * row_height, sharey=True)
+    for panel, (metric, rows) in zip(axes.flat, parts.items(), strict=False):
+        rows = rows.loc[order]
+        bars = {"width": 0.72, "saturation": 1, "alpha": 0.85, "errorbar": None, "linewidth": 0}
+        sns.barplot(x=rows["mean"], y=order, hue=order, palette=colours, legend=False, ax=panel, **bars)
+        for place, (mean, low, high) in enumerate(rows[_ENDS].itertuples(index=False)):
+            style.interval(panel, place, low, high, style.INK, linewidth=1.2)
+            if np.isnan(mean):
                 panel.text(0, place, " –", va="center", color=style.FAINT)
-                continue
-            panel.barh(place, row["mean"], height=0.72, color=look.colour, alpha=0.85)
-            style.interval(panel, place, row["low"], row["high"], style.INK, linewidth=1.2)
         panel.axvline(0, color=style.FAINT, linewidth=0.6)
+        panel.set(xlabel="", ylabel="")
         style.across(panel, style.titled(metric), 4)
-    style.name_rows(made, axes, style.labels(order))
-    return made
+    style.name_rows(drawing, axes, style.labels(order))
+    return drawing
 
 
-@figure()
+@figure(title="Distribution of session scores", metrics=[*layout.MAIN, "topic_adaptation_score"])
 def _distributions(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
-    """Ridges of the sessions' scores by system, with mean and interval."""
-    most = _RIDGES if layout.is_thesis(frames.convention_of(results)) else None
-    shown = frames.shown_in("distributions", results, metrics)[: len(metrics) or most]
+    """Ridges of the sessions' scores by system, with mean and interval.
+
+    Caption: Distribution of session scores by system, with mean and 95 % interval (n = {sessions} sessions
+        per system).
+    Note: Shapes: kernel density of the sessions; upright lines: single sessions, where few; dot and line:
+        mean with 95 % interval; n = {sessions} sessions per system.
+    """
+    shown = frames.shown_in("distributions", results, metrics)
+    if not metrics and layout.is_thesis(frames.convention_of(results)):
+        shown = shown[:_RIDGES]
     frames.require(results, ["session_id", *shown])
     order = frames.systems_of(results)
-    made, axes = style.figure(0.8 + 0.36 * len(order), 1, len(shown), sharey=True)
+    drawing, axes = style.figure(0.8 + 0.36 * len(order), 1, len(shown), sharey=True)
     for panel, metric in zip(axes[0], shown, strict=True):
         table = frames.means(results, ["model"], metric).set_index("model")
         for place, (name, look) in enumerate(style.looks(order).items()):
-            values = results.loc[results["model"] == name, metric].astype(float).dropna().to_numpy()
-            _ridge(panel, values, place + 0.32, look.colour)
+            foot = place + 0.32
+            values = results.loc[results["model"] == name, metric].astype(float).dropna()
+            _ridge(panel, values.to_numpy(), foot, look.colour)
             row = table.loc[name]
-            style.interval(panel, place + 0.32, row["low"], row["high"], style.INK, linewidth=1.6)
-            panel.plot(row["mean"], place + 0.32, "o", color="white", mec=style.INK, mew=1, markersize=3.5)
+            style.interval(panel, foot, row["low"], row["high"], style.INK, linewidth=1.6)
+            panel.plot(row["mean"], foot, "o", color="white", mec=style.INK, mew=1, markersize=3.5)
         style.across(panel, style.titled(metric), 5 if len(shown) < _RIDGES else 3)
-    style.name_rows(made, axes, style.labels(order))
-    return made
+    style.name_rows(drawing, axes, style.labels(order))
+    return drawing
 
 
 def _ridge(panel: Any, values: Any, foot: float, colour: str) -> None:
@@ -109,89 +162,53 @@ def _ridge(panel: Any, values: Any, foot: float, colour: str) -> None:
     if len(values) < _FEW or np.ptp(values) < 1e-9:
         panel.vlines(values, foot - 0.75, foot, color=colour, linewidth=2)
         return
-    low, high = float(values.min()), float(values.max())
+    low, high = values.min(), values.max()
     x = np.linspace(low, high, 160)
-    y = gaussian_kde(values)(x)
-    top = foot - 0.78 * y / y.max()
+    density = gaussian_kde(values)(x)
+    top = foot - 0.78 * density / density.max()
     panel.fill_between(x, foot, top, color=colour, alpha=0.35, linewidth=0)
     panel.plot(x, top, color=colour, linewidth=1.1)
     panel.plot([low, high], [foot, foot], color=colour, linewidth=0.8)
 
 
-_CALLS = {"tokens_in": "tokens read", "tokens_out": "tokens written", "seconds": "seconds"}
-_OTHER = style.Look(style.FAINT, "o", "-")  # a model that is no system: a user, a judge
-
-
-@figure(made_by="python -m crs_lib run 03_simulate -p run NAME -p systems ollama:MODEL, a run with a model")
-def _tokens_and_time(llm_calls: pd.DataFrame, model_metrics: pd.DataFrame) -> Any:
-    """Means of tokens read, tokens written and seconds per call, a row for each role and model."""
-    frames.filled(llm_calls, ["role", "model", "session_id", "sent", *_CALLS])
-    frames.require(model_metrics, ["metric"])
-    sent = llm_calls[llm_calls["sent"].astype(bool)]
-    if sent.empty:
-        raise NoDataError("no call was sent and answered: the cache had all replies, or all failed")
-    who = ["role", "model"]
-    calls, sums = llm_calls.groupby(who).size(), sent.groupby(who)[[*_CALLS]].sum()
-    looks = style.looks(frames.systems_of(model_metrics))
-    made, axes = style.figure(0.95 + 0.36 * len(sums), 1, len(_CALLS), sharey=True)
-    for panel, (column, title) in zip(axes[0], _CALLS.items(), strict=True):
-        table = frames.means(sent, who, column).set_index(who)
-        for place, key in enumerate(sums.index):
-            style.estimate(panel, place, table.loc[key], looks.get(key[1], _OTHER))
-            style.beside(panel, place, _total(sums.loc[key, column], column))
-        panel.margins(x=0.12)
-        panel.set_xlim(left=0)
-        style.across(panel, f"{title} per call", 4, fontsize=style.SMALL)
-    short = zip(style.labels([model for _, model in sums.index]), sums.index, strict=True)
-    names = [f"{name}\n{role}, {calls[role, model]:,} calls" for name, (role, model) in short]
-    style.name_rows(made, axes, names, "model")
-    n = sent["session_id"].nunique()
-    style.note(made, f"Means per answered call with 95 % intervals; beside a panel: sums; n = {n} sessions.")
-    return made
-
-
-def _total(value: float, column: str) -> str:
-    """A sum as a few characters: tokens in thousands or millions, seconds as minutes or hours."""
-    units = ((3600, " h"), (60, " min")) if column == "seconds" else ((1e9, " G"), (1e6, " M"), (1e3, " k"))
-    for size, unit in units:
-        if value >= size:
-            return f"{value / size:.1f}{unit}"
-    return f"{value:.0f}" + " s" * (column == "seconds")
-
-
 def sweep_outcomes(sweep: pd.DataFrame) -> Any:
-    """A panel for each parameter and convention: the leading outcome of every system over its values (means
-    over runs, with the mean of their 95 % intervals). NoDataError where no parameter has two values.
+    """A panel for each parameter and convention: the leading outcome of every system over its values.
+
+    Means over runs, with the mean of their 95 % intervals. NoDataError where no parameter has two values.
     """
-    frames.filled(sweep, ["parameter", "value", "model", "metric", "mean", "low", "high", "convention"])
-    based = sweep.assign(base=sweep["convention"].str.partition("(")[0])
-    parts = [
-        (*map(str, key), part[part["metric"] == frames.primary(part)])
-        for key, part in based.groupby(["parameter", "base"], sort=False)
-        if len(set(part["value"])) > 1
-    ][:_MOST]
+    frames.filled(sweep, ["parameter", "value", "model", "metric", *_ENDS, "convention"])
+    sweep = sweep.assign(base=sweep["convention"].str.partition("(")[0])
+    parts = []
+    for key, rows in sweep.groupby(["parameter", "base"], sort=False):
+        if len(rows["value"].unique()) > 1:
+            parts.append((key, rows))
     if not parts:
         raise NoDataError("no parameter of the sweep has more than one value")
-    made, axes = style.figure(3.1, 1, len(parts))
+    parts = parts[:_MOST]
+    drawing, axes = style.figure(3.1, 1, len(parts))
     looks = style.looks(frames.systems_of(sweep))
-    for panel, (parameter, convention, part) in zip(axes[0], parts, strict=True):
-        values = [str(value) for value in dict.fromkeys(part["value"])]
-        at = np.arange(len(values))
+    for panel, ((parameter, convention), rows) in zip(axes[0], parts, strict=True):
+        outcome = frames.primary(rows)
+        values = [str(value) for value in rows["value"].unique()]
+        means = rows[rows["metric"] == outcome].groupby(["model", "value"])[_ENDS].mean()
         for place, (name, look) in enumerate(looks.items()):
-            rows = part[part["model"] == name].groupby("value")[["mean", "low", "high"]].mean()
-            rows = rows.reindex(values)
+            ends = means.reindex([(name, value) for value in values])
             if parameter == "seed":  # seeds have no order that a line could follow
-                aside = at + 0.5 * ((place + 0.5) / len(looks) - 0.5)
-                panel.vlines(aside, rows["low"], rows["high"], color=look.colour, linewidth=1)
-                panel.plot(aside, rows["mean"], look.marker, color=look.colour, markersize=look.size)
+                aside = 0.5 * ((place + 0.5) / len(looks) - 0.5)
+                _points(panel, np.arange(len(values)) + aside, ends, look)
             else:
-                style.band(panel, at, rows, look)
-        ticks = {"rotation": 20, "ha": "right", "rotation_mode": "anchor"}
-        panel.set_xticks(range(len(values)), style.labels(values, 16), **ticks)
-        panel.set(xlabel=parameter, title=f"{style.titled(frames.primary(part))}, {convention}")
+                style.band(panel, np.arange(len(values)), ends, look)
+        panel.set_xticks(range(len(values)), style.labels(values, 16), **_TILTED)
+        panel.set(xlabel=parameter, title=f"{style.titled(outcome)}, {convention}")
         panel.grid(axis="y")
         panel.margins(x=0.15)
     axes[0][0].set_ylabel("mean score")
-    style.legend(made, list(looks))
-    style.note(made, "Bands and lines across: 95 % interval, averaged over the runs that share a value.")
-    return made
+    style.legend(drawing, list(looks))
+    style.note(drawing, "Bands and lines across: 95 % interval, averaged over the runs that share a value.")
+    return drawing
+
+
+def _points(panel: Any, x: Any, ends: pd.DataFrame, look: style.Look) -> None:
+    """Means with upright intervals that no line joins."""
+    panel.vlines(x, ends["low"], ends["high"], color=look.colour, linewidth=1)
+    panel.plot(x, ends["mean"], linestyle="none", **style.marked(look))

@@ -1,147 +1,65 @@
-"""What happens at shifts: the share of gain lost, uptake and release, recovery by type."""
+"""What happens at shifts, by type: uptake, release and retention, and the share recovered."""
 
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from crs_lib.figures import style
 from crs_lib.figures.base import NoDataError, figure, means, recovered_by, require, systems_of
-from crs_lib.metrics.gain import ABLE
-from crs_lib.stats import cost_interval
 
-_PARTS = ("uptake", "release", "retention")
+PARTS = ("uptake", "release", "retention")
+ALL_TYPES = "all types"
 _TYPES = 6  # types of shift whose intervals fit side by side in small print
 
 
-def _region(values: NDArray[np.float64], level: float = 0.95) -> NDArray[np.float64]:
-    """The outline of the ellipse that holds the true mean of two columns (a row a scenario, n >= 3), a row a
-    point. Source: Hotelling (1931), Annals of Mathematical Statistics 2: (n−1)·2/(n−2)·F(2, n−2).
-    """
-    from scipy import stats
-
-    n = len(values)
-    scale = 2 * (n - 1) / (n - 2) * stats.f.ppf(level, 2, n - 2) / n
-    spread, axes = np.linalg.eigh(np.cov(values, rowvar=False))
-    angles = np.linspace(0, 2 * np.pi, 97)
-    circle = np.column_stack([np.cos(angles), np.sin(angles)]) * np.sqrt(np.clip(spread, 0, None) * scale)
-    return np.asarray(values.mean(axis=0) + circle @ axes.T)
-
-
-def _by_scenario(shifts: pd.DataFrame, system: str, columns: list[str]) -> pd.DataFrame:
-    """The means of columns over a system's shifts, a row a scenario that defines all of them."""
-    mine = shifts[shifts["model"] == system].astype(dict.fromkeys(columns, float))
-    return mine.groupby("session_id", sort=True)[columns].mean().dropna()
-
-
-@figure(dark=True, made_by="python -m crs_lib run 03_simulate -p run {run}")
-def _ability_adaptation(shifts: pd.DataFrame) -> Any:
-    """The share of gain lost to shifts against straight gain, and beside it the conversation cost."""
-    require(shifts, ["session_id", "primary", "straight_gain", "shift_cost", "conversation_cost"])
-    known = shifts[shifts["primary"].astype(bool)]
-    if known["shift_cost"].isna().all():
-        raise NoDataError("the run has no straight users; the arms shift and straight are needed")
-    made, axes = style.figure(3.6, 1, 2)
-    drawn, (plane, beside) = [], axes[0]
-    for place, (name, look) in enumerate(style.looks(systems_of(shifts)).items()):
-        values = _by_scenario(known, name, ["straight_gain", "shift_cost"]).to_numpy()
-        if len(values) < 3:
-            continue
-        drawn.append(name)
-        talk = cost_interval(_by_scenario(known, name, ["conversation_cost"]).to_numpy().ravel())
-        beside.plot([talk.low, talk.high], [place, place], color=look.colour, linewidth=1)
-        beside.plot(talk.value, place, look.marker, color=look.colour, markersize=look.size, zorder=3)
-        able, cost = values.mean(axis=0)
-        if able < ABLE:
-            continue
-        share = cost / able
-        linear = np.column_stack([values[:, 0], share + (values[:, 1] - share * values[:, 0]) / able])
-        outline = _region(linear).T
-        plane.fill(*outline, color=look.colour, alpha=0.18, linewidth=0)
-        plane.plot(*outline, color=look.colour, linewidth=0.6, alpha=0.6)
-        plane.plot(able, share, look.marker, color=look.colour, markersize=look.size, zorder=3)
-    if not drawn:
-        raise NoDataError("fewer than three scenarios have a straight user; simulate more")
-    plane.axhline(0, color=style.FAINT, linewidth=0.6)
-    plane.set(xlabel="gain with straight users →", ylabel="share of gain lost to shifts ↓")
-    beside.axvline(0, color=style.FAINT, linewidth=0.6)
-    beside.set(xlabel="← conversation cost", yticks=[])
-    for panel in axes[0]:
-        panel.grid(True)
-    style.legend(made, drawn, lines=False)
-    return made
-
-
-def _profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
-    """Mean uptake, release and retention by system and type of shift, with 95 % intervals; a row a cell."""
-    require(turns, ["session_id", "turn", "since_shift", *_PARTS])
-    rows = turns[turns["since_shift"].notna()]
-    rows = rows.assign(shift=rows["turn"] - rows["since_shift"].astype(int))
-    kinds = shifts[["model", "session_id", "turn", "type"]].rename(columns={"turn": "shift"})
-    rows = rows.merge(kinds, on=["model", "session_id", "shift"])
-    rows = pd.concat([rows, rows.assign(type="all types")], ignore_index=True)
-    defined = {part: rows[rows[part].notna()] for part in _PARTS if rows[part].notna().any()}
-    if not defined:
-        raise NoDataError("no reply after a shift has an uptake, release or retention")
-    return pd.concat([means(part, ["model", "type"], n).assign(part=n) for n, part in defined.items()])
-
-
-@figure()
-def _shift_profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> Any:
-    """Uptake, release and retention: a panel each, types of shift down, systems as points with intervals."""
-    table, order = _profile(turns, shifts), systems_of(turns)
-    types = ["all types", *sorted(set(table["type"]) - {"all types"})]
-    made, axes = style.figure(0.9 + 0.62 * len(types), 1, 3)
-    for panel, part in zip(axes[0], _PARTS, strict=True):
-        mine = table[table["part"] == part]
-        for place, kind in enumerate(types):
-            found = mine[mine["type"] == kind].set_index("model")[["mean", "low", "high"]]
-            style.dots(panel, place, order, {str(name): ends for name, *ends in found.itertuples()})
-        panel.set(xlabel=style.titled(part), ylim=(len(types) - 0.5, -0.5))
-        panel.set_yticks(range(len(types)), style.labels(types) if part == _PARTS[0] else [""] * len(types))
-        panel.axvline(0, color=style.FAINT, linewidth=0.6)
-        panel.grid(True, axis="x")
-    axes[0][0].set_ylabel("type of shift")
-    style.legend(made, order, lines=False)
-    scale = "1: as good as the best list; 0, for uptake and retention: chance."
-    lines = f"lines: 95 % intervals over n = {turns['session_id'].nunique()} scenarios."
-    style.note(made, f"{scale} Mean over replies 0 to 2 after a shift; {lines}")
-    return made
-
-
-@figure()
+@figure(title="Recovery by type of shift")
 def _adaptation_profile(shifts: pd.DataFrame) -> Any:
-    """Share of shifts recovered: systems by shift types, each cell with its interval."""
-    table, order = recovered_by_type(shifts, recovered_by(shifts)), systems_of(shifts)
-    types = [str(name) for name in dict.fromkeys(table["type"])]
-    cells = table.astype({"type": str}).set_index(["model", "type"])
-    cells = cells.reindex(pd.MultiIndex.from_product([order, types]))
-    size = (len(order), len(types))
-    share, low, high = (cells[end].to_numpy().reshape(size) for end in ("share", "low", "high"))
-    made, panel = style.single(max(2.2, 1.15 + 0.4 * len(order)))
+    """Share of shifts recovered: systems by shift types, each cell with its interval.
+
+    Caption: Share of shifts recovered ({recovered}) within the window of the convention, by system and type
+        of shift, with Wilson 95 % intervals ({shifts} shifts in n = {sessions} sessions per system).
+    Note: Share recovered with Wilson 95 % interval; n: shifts per system, in {sessions} sessions.
+    """
+    table = recovered_by_type(shifts, recovered_by(shifts)).astype({"type": str})
+    order = systems_of(shifts)
+    types = list(table["type"].unique())
+    index = pd.MultiIndex.from_product([order, types])
+    ends = table.set_index(["model", "type"])[["share", "low", "high"]].reindex(index)
+    values = ends.to_numpy().reshape(len(order), len(types), 3)
+    texts = np.apply_along_axis(_with_interval, 2, values)
     small = style.SMALL * min(1.0, _TYPES / len(types))
-    texts = np.vectorize("{:.2f}\n[{:.2f}, {:.2f}]".format)(share, low, high)
-    image = style.cells(panel, share, texts, alpha=1.0, fontsize=small, linespacing=1.1)
-    sizes = table.astype({"type": str}).groupby("type")["n"].agg(["min", "max"])
-    heads = [
-        f"{name or 'unnamed'}\nn = {least}" + f"–{most}" * (most != least)
-        for name, least, most in sizes.loc[types].itertuples()
-    ]
-    panel.set_xticks(range(len(types)), heads, fontsize=small)
-    panel.set_yticks(range(len(order)), style.labels(order))
-    panel.set_xticks(np.arange(len(types) + 1) - 0.5, minor=True)
-    panel.set_yticks(np.arange(len(order) + 1) - 0.5, minor=True)
-    panel.grid(which="minor", color="white", linewidth=1.5)
-    panel.tick_params(which="both", length=0)
+    drawing, panel = style.single(max(2.2, 1.15 + 0.4 * len(order)))
+    look = {"fontsize": small, "linespacing": 1.1}
+    colours = style.cells(panel, values[..., 0], texts, alpha=1.0, linewidths=1.5, annot_kws=look)
+    panel.set_xticklabels(_heads(table, types), fontsize=small)
+    panel.set_yticklabels(style.labels(order), rotation=0)
     panel.set(xlabel="type of shift", ylabel="system")
-    made.colorbar(image, ax=panel, label="share recovered", fraction=0.04, pad=0.02)
-    return made
+    style.scale(drawing, colours, panel, "share recovered", fraction=0.04)
+    return drawing
+
+
+def _with_interval(ends: Any) -> str:
+    share, low, high = ends
+    return f"{share:.2f}\n[{low:.2f}, {high:.2f}]"
+
+
+def _heads(table: pd.DataFrame, types: list[str]) -> list[str]:
+    """The types of shift, each with the number of shifts of a system."""
+    sizes = table.groupby("type")["n"].agg(["min", "max"])
+    heads = []
+    for name in types:
+        least, most = sizes.loc[name]
+        n = f"{least}" if least == most else f"{least}–{most}"
+        heads.append(f"{name or 'unnamed'}\nn = {n}")
+    return heads
 
 
 def recovered_by_type(shifts: pd.DataFrame, kind: str = "item") -> pd.DataFrame:
-    """Share of shifts recovered in [0, 1] by model and type, the most frequent first, with Wilson's 95 %
-    interval (shifts count as independent) and n; a row a cell. Source: Wilson (1927), JASA 22; statsmodels.
+    """Share of shifts recovered in [0, 1] by model and type, with Wilson's 95 % interval and n; a row a cell.
+
+    The most frequent type comes first; shifts count as independent. Source: Wilson (1927), JASA 22;
+    statsmodels.
     """
     from statsmodels.stats.proportion import proportion_confint
 
@@ -153,5 +71,51 @@ def recovered_by_type(shifts: pd.DataFrame, kind: str = "item") -> pd.DataFrame:
     order = pd.MultiIndex.from_product([systems_of(shifts), types], names=["model", "type"])
     cells = cells.loc[order[order.isin(cells.index)]].rename(columns={"size": "n"})
     low, high = proportion_confint(cells["sum"], cells["n"], method="wilson")
-    found = cells.assign(share=cells["sum"] / cells["n"], low=low.clip(0.0), high=high.clip(upper=1.0))
-    return found.reset_index()[["model", "type", "share", "low", "high", "n"]]
+    cells = cells.assign(share=cells["sum"] / cells["n"], low=low.clip(0.0), high=high.clip(upper=1.0))
+    return cells.reset_index()[["model", "type", "share", "low", "high", "n"]]
+
+
+@figure(title="Uptake, release and retention by type of shift")
+def _shift_profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> Any:
+    """Uptake, release and retention: a panel each, types of shift down, systems as points with intervals.
+
+    Caption: Uptake of added constraints, release of dropped or excluded ones, and retention of the others, by
+        system and type of shift: means over the first three replies with 95 % intervals (n = {sessions}
+        scenarios).
+    Note: 1: as good as the best list; 0, for uptake and retention: chance. Mean over replies 0 to 2 after a
+        shift; lines: 95 % intervals over n = {sessions} scenarios.
+    """
+    table = profile(turns, shifts)
+    order = systems_of(turns)
+    types = [ALL_TYPES, *sorted(set(table["type"]) - {ALL_TYPES})]
+    drawing, axes = style.figure(0.9 + 0.62 * len(types), 1, 3, sharey=True)
+    for panel, part in zip(axes[0], PARTS, strict=True):
+        rows = table[table["part"] == part]
+        for place, kind in enumerate(types):
+            ends = rows[rows["type"] == kind].set_index("model")[["mean", "low", "high"]]
+            style.dots(panel, place, order, ends.to_dict("index"))
+        panel.set(xlabel=style.titled(part), ylim=(len(types) - 0.5, -0.5))
+        panel.axvline(0, color=style.FAINT, linewidth=0.6)
+        panel.grid(True, axis="x")
+    axes[0][0].set_yticks(range(len(types)), style.labels(types))
+    axes[0][0].set_ylabel("type of shift")
+    style.legend(drawing, order, lines=False)
+    return drawing
+
+
+def profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
+    """Mean uptake, release and retention by system and type of shift, with 95 % intervals; a row a cell."""
+    require(turns, ["session_id", "turn", "since_shift", *PARTS])
+    rows = turns[turns["since_shift"].notna()]
+    rows = rows.assign(shift=rows["turn"] - rows["since_shift"].astype(int))
+    kinds = shifts[["model", "session_id", "turn", "type"]].rename(columns={"turn": "shift"})
+    rows = rows.merge(kinds, on=["model", "session_id", "shift"])
+    rows = pd.concat([rows, rows.assign(type=ALL_TYPES)], ignore_index=True)
+    tables = []
+    for part in PARTS:
+        defined = rows[rows[part].notna()]
+        if len(defined):
+            tables.append(means(defined, ["model", "type"], part).assign(part=part))
+    if not tables:
+        raise NoDataError("no reply after a shift has an uptake, release or retention")
+    return pd.concat(tables)

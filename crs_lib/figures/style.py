@@ -1,6 +1,7 @@
-"""One look for every figure: thesis width, fonts, and a colour, marker and line for each system. Colours
-follow Okabe and Ito (2008), who chose them to be distinguished by colour-blind readers; markers, line styles
-and direct labels tell the systems apart in grey.
+"""One look for every figure: thesis width, fonts, and a colour, marker and line for each system.
+
+Colours follow Okabe and Ito (2008), who chose them to be distinguished by colour-blind readers; markers, line
+styles and direct labels tell the systems apart in grey.
 """
 
 import io
@@ -21,17 +22,43 @@ INK, FAINT, GRID = "#222222", "#666666", "#DDDDDD"
 NOTEBOOK_DPI, PRINT_DPI = 130, 300
 
 STYLE: dict[str, Any] = {
-    "font.family": "DejaVu Sans", "font.size": NORMAL, "mathtext.fontset": "dejavusans",
-    "axes.titlesize": NORMAL, "axes.labelsize": SMALL, "xtick.labelsize": SMALL, "ytick.labelsize": SMALL,
-    "legend.fontsize": SMALL, "figure.labelsize": SMALL, "figure.titlesize": NORMAL,
-    "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": FAINT, "xtick.color": INK,
-    "ytick.color": INK, "axes.linewidth": 0.6, "grid.color": GRID, "grid.linewidth": 0.5,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
-    "lines.linewidth": 1.3, "lines.markersize": 4.5, "lines.markeredgewidth": 0, "legend.frameon": False,
-    "xtick.major.size": 2.5, "ytick.major.size": 2.5, "figure.facecolor": "white", "axes.facecolor": "white",
-    "savefig.facecolor": "white", "savefig.bbox": None, "pdf.fonttype": 42, "ps.fonttype": 42,
-    "pdf.compression": 6, "figure.constrained_layout.h_pad": 0.03, "figure.constrained_layout.w_pad": 0.03,
-}  # fmt: skip
+    "font.family": "DejaVu Sans",
+    "font.size": NORMAL,
+    "mathtext.fontset": "dejavusans",
+    "axes.titlesize": NORMAL,
+    "axes.labelsize": SMALL,
+    "xtick.labelsize": SMALL,
+    "ytick.labelsize": SMALL,
+    "legend.fontsize": SMALL,
+    "figure.labelsize": SMALL,
+    "figure.titlesize": NORMAL,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": FAINT,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.linewidth": 0.6,
+    "grid.color": GRID,
+    "grid.linewidth": 0.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "lines.linewidth": 1.3,
+    "lines.markersize": 4.5,
+    "lines.markeredgewidth": 0,
+    "legend.frameon": False,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "figure.facecolor": "white",
+    "axes.facecolor": "white",
+    "savefig.facecolor": "white",
+    "savefig.bbox": None,
+    "pdf.fonttype": 42,
+    "ps.fonttype": 42,
+    "pdf.compression": 6,
+    "figure.constrained_layout.h_pad": 0.03,
+    "figure.constrained_layout.w_pad": 0.03,
+}
 _DARK = {INK: "#E6E8EB", "#000000": "#FFFFFF", FAINT: "#9AA1AB", GRID: "#34393F", "#FFFFFF": "#16181B"}
 
 
@@ -50,36 +77,48 @@ class Look(NamedTuple):
 
 _DASHED, _DOTTED, _BROKEN, _SHORT = (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)), (0, (3, 1))
 _LOOKS = {
-    "oracle": Look("#000000", "*", "-"), "tracker": Look("#0072B2", "o", "-"),
-    "amnesiac": Look("#E69F00", "s", "-"), "sticky": Look("#D55E00", "D", "-"),
-    "popular": Look("#009E73", "^", _DASHED), "random": Look("#808080", "v", _DASHED),
-    "slot_echo": Look("#56B4E9", "P", _DOTTED), "echo": Look("#CC79A7", "X", _DOTTED),
-    "silent": Look("#B0A060", "h", _DOTTED), "noisy": Look("#4D4D4D", "p", _BROKEN),
-    "oracle_lag": Look("#5E3C99", "d", _BROKEN), "hedge": Look("#A6761D", "<", _SHORT),
-    "pad": Look("#1B7837", ">", _SHORT), "repeat": Look("#762A83", "8", _SHORT),
-    "abstain": Look("#B2182B", "H", _SHORT), "restate": Look("#3690C0", "1", _SHORT),
-}  # fmt: skip
+    "oracle": Look("#000000", "*", "-"),
+    "tracker": Look("#0072B2", "o", "-"),
+    "amnesiac": Look("#E69F00", "s", "-"),
+    "sticky": Look("#D55E00", "D", "-"),
+    "popular": Look("#009E73", "^", _DASHED),
+    "random": Look("#808080", "v", _DASHED),
+    "slot_echo": Look("#56B4E9", "P", _DOTTED),
+    "echo": Look("#CC79A7", "X", _DOTTED),
+    "silent": Look("#B0A060", "h", _DOTTED),
+    "noisy": Look("#4D4D4D", "p", _BROKEN),
+    "oracle_lag": Look("#5E3C99", "d", _BROKEN),
+    "hedge": Look("#A6761D", "<", _SHORT),
+    "pad": Look("#1B7837", ">", _SHORT),
+    "repeat": Look("#762A83", "8", _SHORT),
+    "abstain": Look("#B2182B", "H", _SHORT),
+    "restate": Look("#3690C0", "1", _SHORT),
+}
 _PLAIN = ("oracle", "tracker")  # with or without an argument
 # Of what has no look of its own.
 CYCLE = ("#332288", "#882255", "#44AA99", "#999933", "#CC6677", "#117733", "#8B5A2B", "#AA4499")
 _MARKERS = ("d", "<", ">", "8", "H", "o", "s", "^")
+_LINES = ("-", _DASHED, _DOTTED)
 
 
 def looks(systems: Iterable[str]) -> dict[str, Look]:
-    """The look of each system: declared for the control policies, whose variants (``noisy:0.3``) share the
-    colour; others take colours from a fixed cycle in the order of their names.
+    """The look of each system, in their order.
+
+    It is declared for the control policies, whose variants (``noisy:0.3``) share the colour; others take
+    colours from a fixed cycle in the order of their names.
     """
     names = list(dict.fromkeys(systems))
-    found = {name: _LOOKS[name] for name in names if name in _LOOKS}
+    looks = {name: _LOOKS[name] for name in names if name in _LOOKS}
     for kind, look in _LOOKS.items():
-        alike = sorted(name for name in names if name.startswith(f"{kind}:"))
-        for place, name in enumerate(alike, start=kind in _PLAIN):
-            shapes = (look.marker, *(marker for marker in _MARKERS if marker != look.marker), "p")
-            found[name] = look._replace(marker=shapes[place % 8])
-    for place, name in enumerate(sorted(set(names) - set(found))):
+        variants = sorted(name for name in names if name.startswith(f"{kind}:"))
+        shapes = [look.marker, *(marker for marker in _MARKERS if marker != look.marker), "p"]
+        first = 1 if kind in _PLAIN else 0
+        for place, name in enumerate(variants, start=first):
+            looks[name] = look._replace(marker=shapes[place % 8])
+    for place, name in enumerate(sorted(set(names) - set(looks))):
         turn = place // len(CYCLE)
-        found[name] = Look(CYCLE[place % 8], _MARKERS[(place + turn) % 8], ("-", _DASHED, _DOTTED)[turn % 3])
-    return {name: found[name] for name in names}
+        looks[name] = Look(CYCLE[place % 8], _MARKERS[(place + turn) % 8], _LINES[turn % 3])
+    return {name: looks[name] for name in names}
 
 
 def short(metric: str) -> str:
@@ -90,20 +129,28 @@ def short(metric: str) -> str:
 def titled(metric: str) -> str:
     """Short name with an arrow to where it is better, "item TAS ↑"; a dagger says: not valid for ranking."""
     facts = base.get(metric)
-    return facts.label + {base.HIGHER: " ↑", base.LOWER: " ↓"}.get(facts.direction, "")
+    arrows = {base.HIGHER: " ↑", base.LOWER: " ↓"}
+    return facts.label + arrows.get(facts.direction, "")
 
 
 def labels(names: Sequence[str], width: int = 22) -> list[str]:
     """The names as an axis holds them: long ones lose the backend, then a piece; no two become the same."""
-    long = any(len(name) > width for name in names)
-    bare = [name.partition(":")[2] if long and name.count(":") > 1 else name for name in names]
-    names = bare if len(set(bare)) == len(set(names)) else names
+    if any(len(name) > width for name in names):
+        bare = [name.partition(":")[2] if name.count(":") > 1 else name for name in names]
+        if len(set(bare)) == len(set(names)):
+            names = bare
     for tail in (width // 2, width // 4, 1, 3 * width // 4):
-        head = width - 1 - tail
-        cut = [name if len(name) <= width else f"{name[:head]}…{name[-tail:]}" for name in names]
+        cut = [_cut(name, width, tail) for name in names]
         if len(set(cut)) == len(set(names)):
             return cut
     return labels(names, width + 8)
+
+
+def _cut(name: str, width: int, tail: int) -> str:
+    """A name of at most so many letters, the last ``tail`` of them kept."""
+    if len(name) <= width:
+        return name
+    return f"{name[: width - 1 - tail]}…{name[-tail:]}"
 
 
 @contextmanager
@@ -120,49 +167,58 @@ def figure(height: float, rows: int = 1, columns: int = 1, **options: Any) -> tu
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    made = Figure(figsize=(TEXT_WIDTH, height), layout="constrained")
-    FigureCanvasAgg(made)
-    return made, made.subplots(rows, columns, squeeze=False, **options)
+    drawing = Figure(figsize=(TEXT_WIDTH, height), layout="constrained")
+    FigureCanvasAgg(drawing)
+    return drawing, drawing.subplots(rows, columns, squeeze=False, **options)
 
 
 def single(height: float) -> tuple[Any, Any]:
     """A figure of one panel, and that panel."""
-    made, axes = figure(height)
-    return made, axes[0][0]
+    drawing, axes = figure(height)
+    return drawing, axes[0][0]
 
 
-def note(made: Any, text: str) -> None:
+def note(drawing: Any, text: str) -> None:
     """One or two small lines under the figure: what the marks mean, and n; last what a dagger means."""
     from matplotlib.text import Text
 
-    if any(base.DAGGER in one.get_text() for one in made.findobj(Text)):
+    if any(base.DAGGER in label.get_text() for label in drawing.findobj(Text)):
         text += f" {base.DAGGER} {base.NOT_VALID}."
-    text = textwrap.fill(text.replace(" %", "\u00a0%"), 110)
-    made.supxlabel(text, x=0.01, ha="left", fontsize=SMALL, color=FAINT)
+    lines = textwrap.fill(text.replace(" %", "\u00a0%"), 110)
+    drawing.supxlabel(lines, x=0.01, ha="left", fontsize=SMALL, color=FAINT)
 
 
-def legend(made: Any, systems: Sequence[str], *, lines: bool = True) -> None:
+def legend(drawing: Any, systems: Sequence[str], *, lines: bool = True) -> None:
     """The systems' markers above the figure, in rows, each on its line where the figure has ``lines``."""
     from matplotlib.lines import Line2D
 
     handles = []
-    for look, text in zip(looks(systems).values(), labels(systems), strict=True):
-        mark: dict[str, Any] = {"color": look.colour, "marker": look.marker, "markersize": look.size}
-        handles.append(Line2D([], [], linestyle=look.line if lines else "none", label=text, **mark))
-    widest = max(map(len, labels(systems)))
-    columns = max(2, min(len(handles), 6, int(100 / (widest + 8))))
-    made.legend(handles=handles, loc="outside upper center", ncols=columns, handlelength=2.6 if lines else 1)
+    names = labels(systems)
+    for look, name in zip(looks(systems).values(), names, strict=True):
+        line = look.line if lines else "none"
+        handles.append(Line2D([], [], linestyle=line, label=name, **marked(look)))
+    columns = int(100 / (max(map(len, names)) + 8))
+    columns = max(2, min(len(handles), 6, columns))
+    length = 2.6 if lines else 1
+    drawing.legend(handles=handles, loc="outside upper center", ncols=columns, handlelength=length)
+
+
+def marked(look: Look) -> dict[str, Any]:
+    """The keywords of matplotlib that draw a system's marker."""
+    return {"color": look.colour, "marker": look.marker, "markersize": look.size}
 
 
 def interval(
     axes: Any, at: float, low: float, high: float, colour: str, *, caps: float = 0.0, linewidth: float = 1.3
 ) -> None:
     """A horizontal interval at a height, with ends so tall; nothing where it is not defined."""
-    if low == low and high == high:
-        look = {"color": colour, "linewidth": linewidth, "solid_capstyle": "butt"}
-        axes.plot([low, high], [at, at], **look)
-        for end in (low, high) if caps else ():
-            axes.plot([end, end], [at - caps, at + caps], **look)
+    if np.isnan(low) or np.isnan(high):
+        return
+    line = {"color": colour, "linewidth": linewidth, "solid_capstyle": "butt"}
+    axes.plot([low, high], [at, at], **line)
+    if caps:
+        for end in (low, high):
+            axes.plot([end, end], [at - caps, at + caps], **line)
 
 
 def estimate(
@@ -170,23 +226,22 @@ def estimate(
 ) -> None:
     """A mean with its interval at a height: the columns ``mean``, ``low`` and ``high`` of a row."""
     interval(axes, at, row["low"], row["high"], look.colour, caps=caps)
-    axes.plot(row["mean"], at, look.marker, color=look.colour, **{"markersize": look.size, **marker})
+    axes.plot(row["mean"], at, **{**marked(look), **marker})
 
 
-def dots(axes: Any, row: float, systems: Sequence[str], ends: Mapping[str, Sequence[float]]) -> None:
+def dots(axes: Any, row: float, systems: Sequence[str], ends: Mapping[str, Mapping[str, float]]) -> None:
     """The systems' means with intervals, one below another around a row; ``ends`` are mean, low and high."""
     for step, (name, look) in enumerate(looks(systems).items()):
-        mean, low, high = ends.get(name, (float("nan"),) * 3)
-        at = row + 0.8 * ((step + 0.5) / len(systems) - 0.5)
-        interval(axes, at, low, high, look.colour, linewidth=1.0)
-        axes.plot(mean, at, look.marker, color=look.colour, markersize=0.7 * look.size)
+        if name in ends:
+            at = row + 0.8 * ((step + 0.5) / len(systems) - 0.5)
+            interval(axes, at, ends[name]["low"], ends[name]["high"], look.colour, linewidth=1.0)
+            axes.plot(ends[name]["mean"], at, **{**marked(look), "markersize": 0.7 * look.size})
 
 
 def band(axes: Any, x: Any, rows: Any, look: Look) -> None:
     """A line through the means of some rows, with the band of their intervals."""
     axes.fill_between(x, rows["low"], rows["high"], color=look.colour, alpha=0.15, linewidth=0)
-    line = {"color": look.colour, "linestyle": look.line, "marker": look.marker, "markersize": look.size}
-    axes.plot(x, rows["mean"], **line)
+    axes.plot(x, rows["mean"], linestyle=look.line, **marked(look))
 
 
 def beside(axes: Any, at: float, text: str) -> None:
@@ -201,93 +256,111 @@ def across(axes: Any, title: str, bins: int, **text: Any) -> None:
     axes.locator_params(axis="x", nbins=bins)
 
 
-def name_rows(made: Any, axes: Any, names: Sequence[str], title: str = "system") -> None:
+def name_rows(drawing: Any, axes: Any, names: Sequence[str], title: str = "system") -> None:
     """Names beside the rows of panels that share their heights, first on top, and what they name."""
     panels = np.ravel(axes)
     panels[0].set_yticks(range(len(names)), names)
     panels[0].set_ylim(len(names) - 0.4, -0.6)
     for panel in panels:
         panel.tick_params(axis="y", length=0)
-    made.supylabel(title)
+    drawing.supylabel(title)
 
 
 def panels(count: int, columns: int, height: Callable[[int], float], **options: Any) -> tuple[Any, Any]:
     """A figure of so many panels, at most ``columns`` side by side, ``height(rows)`` inches high."""
     columns = min(columns, count)
     rows = -(-count // columns)
-    made, axes = figure(height(rows), rows, columns, **options)
+    drawing, axes = figure(height(rows), rows, columns, **options)
     for panel in axes.flat[count:]:
         panel.set_visible(False)
-    return made, axes
+    return drawing, axes
 
 
-def cells(
-    axes: Any, values: Any, texts: Any, *, colours: str = "Blues", lowest: float = 0.0, dark: float = 0.55,
-    bold: Any = None, alpha: float = 0.85, **text: Any,
-) -> Any:  # fmt: skip
-    """A matrix up to 1 as coloured cells with text, ``bold`` or light on ``dark``; returns the image."""
-    import matplotlib
+def cells(axes: Any, values: Any, texts: Any, *, dark: float = 0.55, **heatmap: Any) -> Any:
+    """A matrix as a heatmap with a text in each cell, light on values beyond ``dark``; returns the colours.
 
-    cmap, known = matplotlib.colormaps[colours], np.ma.masked_invalid(values)
-    image = axes.imshow(known, cmap=cmap, vmin=lowest, vmax=1, aspect="auto", alpha=alpha)
-    for row, column in zip(*np.nonzero(~np.isnan(values)), strict=True):
-        ink = "white" if abs(values[row, column]) > dark else INK
-        weight = "bold" if bold is not None and bold[row, column] else "normal"
-        look: dict[str, Any] = {"ha": "center", "va": "center", "color": ink, "weight": weight}
-        axes.text(column, row, texts[row][column], **{"fontsize": SMALL, **look, **text})
+    Undefined cells stay empty. Further keywords are seaborn's (cmap, vmin, vmax, linewidths, annot_kws).
+    """
+    import seaborn as sns
+
+    options = {"cmap": "Blues", "vmin": 0, "vmax": 1, "alpha": 0.85, "cbar": False, **heatmap}
+    options["annot_kws"] = {"fontsize": SMALL, **options.get("annot_kws", {})}
+    sns.heatmap(values, annot=texts, fmt="", mask=np.isnan(values), ax=axes, **options)
+    shades = values[~np.isnan(values)]
+    for text, value in zip(axes.texts, shades, strict=True):
+        text.set_color("white" if abs(value) > dark else INK)
     axes.tick_params(which="both", length=0)
-    axes.spines[:].set_visible(False)
-    return image
+    return axes.collections[0]
 
 
-def data(made: Any, kind: str, dpi: int) -> bytes:
+def scale(drawing: Any, colours: Any, panel: Any, label: str, **options: Any) -> None:
+    """The scale of colours beside a panel or a list of them."""
+    options = {"fraction": 0.03, "pad": 0.02, **options}
+    bar = drawing.colorbar(colours, ax=panel, label=label, **options)
+    bar.outline.set_linewidth(0.6)
+
+
+def data(drawing: Any, kind: str, dpi: int) -> bytes:
     """The figure as a file's bytes, ``png`` or ``pdf``: the same figure gives the same bytes."""
-    unsaid = {"png": ["Software"], "pdf": ["Creator", "Producer", "CreationDate"]}[kind]
+    unsaid = {"png": ["Software"], "pdf": ["Creator", "Producer", "CreationDate"]}
     out = io.BytesIO()
     with applied():
-        paper = made.get_facecolor()
-        made.savefig(out, format=kind, dpi=dpi, metadata=dict.fromkeys(unsaid), facecolor=paper)
+        metadata = dict.fromkeys(unsaid[kind])
+        drawing.savefig(out, format=kind, dpi=dpi, metadata=metadata, facecolor=drawing.get_facecolor())
     return out.getvalue()
 
 
-def _darken(made: Any) -> None:
+def darken(drawing: Any) -> None:
     """Turn a figure's ink, greys and paper into those of dark pages; a system's colour keeps its hue."""
-    from matplotlib.colors import to_hex, to_rgba
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
     from matplotlib.text import Text
 
-    made.canvas.draw()  # makes the ticks; those that saving at another size adds take the axis's colours
-    for axis in (axis for panel in made.axes for axis in (panel.xaxis, panel.yaxis)):
-        axis.set_tick_params(color=_DARK[INK], labelcolor=_DARK[INK], grid_color=_DARK[GRID])
-    turned = {colour.lower(): dark for colour, dark in _DARK.items()}
-    turned |= {dark.lower(): dark for dark in _DARK.values() if dark.lower() not in turned}
-    parts: dict[type, tuple[str, ...]] = {
-        Line2D: ("color", "markerfacecolor", "markeredgecolor"), Patch: ("facecolor", "edgecolor"),
+    drawing.canvas.draw()  # makes the ticks; those that saving at another size adds take the axis's colours
+    for panel in drawing.axes:
+        for axis in (panel.xaxis, panel.yaxis):
+            axis.set_tick_params(color=_DARK[INK], labelcolor=_DARK[INK], grid_color=_DARK[GRID])
+    coloured: dict[type, tuple[str, ...]] = {
+        Line2D: ("color", "markerfacecolor", "markeredgecolor"),
+        Patch: ("facecolor", "edgecolor"),
         Text: ("color",),
-    }  # fmt: skip
-    for artist in made.findobj():
-        names = next((names for kind, names in parts.items() if isinstance(artist, kind)), ())
-        now = {name: getattr(artist, f"get_{name}")() for name in names}
-        for name, colour in now.items():
-            if not (isinstance(colour, str) and colour == "none"):
-                dark = turned.get(to_hex(colour)) or _lit(colour)
-                getattr(artist, f"set_{name}")(to_rgba(dark, to_rgba(colour)[3]))
+    }
+    for kind, names in coloured.items():
+        for artist in drawing.findobj(kind):
+            colours = {name: getattr(artist, f"get_{name}")() for name in names}
+            for name, colour in colours.items():
+                getattr(artist, f"set_{name}")(_dark(colour))
+
+
+def _dark(colour: Any) -> Any:
+    """A colour as dark pages have it: ink and paper change places, others are lit."""
+    from matplotlib.colors import to_hex, to_rgba
+
+    if isinstance(colour, str) and colour == "none":
+        return colour
+    turned = {light.lower(): dark for light, dark in _DARK.items()}
+    for dark in _DARK.values():  # what is turned already stays
+        turned.setdefault(dark.lower(), dark)
+    shown = turned.get(to_hex(colour)) or _lit(colour)
+    return to_rgba(shown, to_rgba(colour)[3])
 
 
 def _lit(colour: Any) -> Any:
     """The colour, mixed with as much white as gives it a contrast of 3 to dark paper (WCAG 2.1, graphics)."""
     from matplotlib.colors import to_rgb
 
-    for white in range(10):
-        mixed = [part + (1 - part) * white / 10 for part in to_rgb(colour)]
-        if sum(share * part**2.2 for share, part in zip((0.2126, 0.7152, 0.0722), mixed, strict=True)) > 0.13:
+    red, green, blue = to_rgb(colour)
+    for step in range(10):
+        white = step / 10
+        mixed = [part + (1 - part) * white for part in (red, green, blue)]
+        luminance = 0.2126 * mixed[0] ** 2.2 + 0.7152 * mixed[1] ** 2.2 + 0.0722 * mixed[2] ** 2.2
+        if luminance > 0.13:
             break
     return mixed
 
 
-def write(made: Any, path: Path, *, dark: bool = False) -> Path:
+def write(drawing: Any, path: Path, *, dark: bool = False) -> Path:
     """Write a figure atomically in its suffix's format; ``dark`` turns the figure itself dark first."""
     if dark:
-        _darken(made)
-    return tables.write_whole(path, data(made, path.suffix.removeprefix("."), PRINT_DPI))
+        darken(drawing)
+    return tables.write_whole(path, data(drawing, path.suffix.removeprefix("."), PRINT_DPI))

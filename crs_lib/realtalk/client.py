@@ -2,4 +2,4 @@
 
 from crs_lib.core.clients import Client
 
-CLIENT = Client("realtalk")
+CLIENT = Client("realtalk", members={"figure": ("crs_lib.realtalk.figures",)})

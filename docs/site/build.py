@@ -27,7 +27,13 @@ TITLES = {
         "docs/scale.md",
         "docs/robustness.md",
     ],
-    "Measures": ["docs/metrics.md", "docs/validity.md", "docs/revisions.md", "docs/records/README.md", "docs/footguns.md"],
+    "Measures": [
+        "docs/metrics.md",
+        "docs/validity.md",
+        "docs/revisions.md",
+        "docs/records/README.md",
+        "docs/footguns.md",
+    ],
     "Other studies": ["docs/cosrec.md", "docs/realtalk.md"],
     "Developers": ["docs/context.md", "docs/names.md", "CONTRIBUTING.md", "CHANGELOG.md"],
 }

@@ -228,7 +228,11 @@ def unused_labels(axis, low, high):
 def test_the_facts_the_caption_and_the_note_are_complete(name):
     entry = figures.FIGURES.get(name)
     needed = {"study", "tables", "caption"}
-    assert needed <= set(entry.facts) <= needed | {"made_by", "place", "dark", "title", "note", "unpaired"}
+    assert (
+        needed
+        <= set(entry.facts)
+        <= needed | {"made_by", "place", "dark", "title", "note", "unpaired", "metrics"}
+    )
     assert set(entry.facts["tables"]) <= set(frames()) and entry.facts["study"] in READERS
     assert entry.summary
     text = registered.caption(name, *tables_of(entry))
@@ -326,7 +330,7 @@ def test_wrong_tables_are_refused_and_metrics_can_be_chosen_and_are_checked(name
     entry = figures.FIGURES.get(name)
     if "metrics" not in (entry.make.__kwdefaults__ or {}):
         return
-    shown = layout.HEADLINE if name == "leaderboard" else layout.SHOWN[name]
+    shown = entry.facts.get("metrics", layout.HEADLINE)
     few = shown[1:4] or shown[:1]
     assert few
     made = figures.make(name, *tables_of(entry), metrics=few)

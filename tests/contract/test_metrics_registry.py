@@ -50,12 +50,15 @@ def test_a_metric_is_declared_whole(one):
     assert one.short and one.source and one.level and one.version >= 1
 
 
-@pytest.mark.parametrize("table", layout.SHOWN)
-def test_a_table_that_shows_metrics_exists_and_names_metrics_once(table):
-    assert table in {*figures.FIGURES.names(), *TABLES.names(), "turn_table"}
-    shown = layout.SHOWN[table]
+DECLARED = {
+    entry.name: entry.facts["metrics"] for entry in (*figures.FIGURES, *TABLES) if "metrics" in entry.facts
+}
+
+
+@pytest.mark.parametrize("shown", [*DECLARED.values(), *layout.SHOWN.values(), layout.HEADLINE])
+def test_what_shows_metrics_names_each_once(shown):
     assert len(set(shown)) == len(shown)
-    assert all(base.get(name).compute for name in [*shown, *layout.HEADLINE])
+    assert all(base.get(name).compute for name in shown)
 
 
 def test_columns_are_in_order_names_are_told_apart_and_headlines_are_few():
@@ -111,10 +114,11 @@ def run(tmp_path_factory):
         for registry in (METRICS, FACTS):
             patch.setattr(registry, "_entries", dict(registry._all()))
         register_three()
-        for table in ("turn_table", "distributions", "table_model_metrics"):
-            patch.setitem(layout.SHOWN, table, [*layout.SHOWN[table], "films_shown"])
-        bars = [*layout.SHOWN["metric_bars"], "last_films", "shift_answered", "films_shown"]
-        patch.setitem(layout.SHOWN, "metric_bars", bars)
+        patch.setitem(layout.SHOWN, "turn_table", [*layout.SHOWN["turn_table"], "films_shown"])
+        for entry in (figures.FIGURES.get("distributions"), TABLES.get("table_model_metrics")):
+            patch.setitem(entry.facts, "metrics", [*DECLARED[entry.name], "films_shown"])
+        bars = [*DECLARED["metric_bars"], "last_films", "shift_answered", "films_shown"]
+        patch.setitem(figures.FIGURES.get("metric_bars").facts, "metrics", bars)
         patch.setattr(layout, "HEADLINE", [*layout.HEADLINE, "films_shown"])
         patch.setenv("CRS_RESULTS", str(tmp_path_factory.mktemp("results")))
         patch.setenv("CRS_FIGURES", str(tmp_path_factory.mktemp("figures")))

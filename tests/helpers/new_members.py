@@ -29,14 +29,17 @@ def insert(file: Path, lines: str, above: str = "") -> None:
     file.write_text(f"{text[: places[0]]}{lines}{text[places[0] :]}", encoding="utf-8")
 
 
-def show_metric(folder: Path, name: str, *lists: str) -> None:
-    """Step 2 of "A metric": the name stands last in these lists of ``figures/layout.py``."""
-    file = folder / "crs_lib" / "figures" / "layout.py"
-    text = file.read_text(encoding="utf-8")
-    for one in lists:
-        text, times = re.subn(rf'("{one}": \[[^]]*?),?(\s*\])', rf'\1, "{name}"\2', text)
-        assert times == 1, f"layout.py has no list {one!r}"
-    file.write_text(text, encoding="utf-8")
+def show_metric(folder: Path, name: str) -> None:
+    """Step 2 of "A metric": the name stands last among the metrics of the bars, and of the table of turns."""
+    places = {
+        "scores.py": r"(metrics=\[[^]]*?),?(\s*\],\n\)\ndef _metric_bars)",
+        "layout.py": r'("turn_table": \[[^]]*?),?(\s*\])',
+    }
+    for file_name, pattern in places.items():
+        file = folder / "crs_lib" / "figures" / file_name
+        text, times = re.subn(pattern, rf'\1, "{name}"\2', file.read_text(encoding="utf-8"))
+        assert times == 1, f"{file_name} has no such list"
+        file.write_text(text, encoding="utf-8")
 
 
 def new_file(folder: Path, heading: str) -> None:
@@ -66,5 +69,5 @@ def package_with_members(folder: Path) -> Path:
         registry.write(f"\n{blocks('A data set')[0]}")
     for heading in ("A metric", "A figure", "A retriever"):
         new_file(folder, heading)
-    show_metric(folder, "first_film_met", "metric_bars", "turn_table")
+    show_metric(folder, "first_film_met")
     return folder

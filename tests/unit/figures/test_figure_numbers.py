@@ -12,7 +12,19 @@ from matplotlib.text import Text
 from scipy import stats as scipy_stats
 
 from crs_lib.core import rng
-from crs_lib.figures import NoDataError, base, latex, pairs, recovery, scores, shifts, stability, style
+from crs_lib.figures import (
+    NoDataError,
+    ability,
+    base,
+    latex,
+    models,
+    pairs,
+    recovery,
+    scores,
+    shifts,
+    stability,
+    style,
+)
 from crs_lib.systems.base import SYSTEMS
 from tests.helpers import refused
 from tests.helpers.fonts import contrast, luminance
@@ -27,11 +39,11 @@ def turns(since, model="a", session="s", **columns):
 
 def test_turns_are_aligned_at_the_shift_and_never_across_another_one():
     """Shifts at turns 4 and 7: turn 5 is +1 of the first and −2 of the second, turn 4 never −3 of turn 7."""
-    found = recovery._around_shifts(turns([NA, NA, NA, 0, 1, 2, 0, 1, 2, 3]), before=3, after=2)
+    found = recovery.around_shifts(turns([NA, NA, NA, 0, 1, 2, 0, 1, 2, 3]), before=3, after=2)
     own, next_ = zip(range(1, 7), range(-3, 3), strict=True), zip(range(5, 10), range(-2, 3), strict=True)
     assert sorted(zip(found["turn"], found["offset"], strict=True)) == sorted([*own, *next_])
     parts = [turns([NA, NA, NA]), turns([NA, 0, 1], session="t"), turns([0, 1, 2], model="b")]
-    found = recovery._around_shifts(pd.concat(parts, ignore_index=True), before=3, after=1)
+    found = recovery.around_shifts(pd.concat(parts, ignore_index=True), before=3, after=1)
     keys = zip(found["model"] + found["session_id"], found["turn"], found["offset"], strict=True)
     assert sorted(keys) == [("at", 1, -1), ("at", 2, 0), ("at", 3, 1), ("bs", 1, 0), ("bs", 2, 1)]
 
@@ -42,16 +54,16 @@ def test_waiting_is_censored_and_a_curve_ends_where_ten_shifts_wait():
     found = recovery.waiting(frame)[["time", "event"]]
     assert found.to_numpy().tolist() == [[3.0, False], [0.0, True], [1.0, True]]
     # Twelve at risk before reply 2, nine before reply 3; of four shifts all count.
-    assert recovery._followed(pd.Series([0.0] * 5 + [2.0] * 3 + [3.0] * 9)) == 2
-    assert recovery._followed(pd.Series([0.0, 1.0, 4.0, 4.0])) == 0
+    assert recovery.followed(pd.Series([0.0] * 5 + [2.0] * 3 + [3.0] * 9)) == 2
+    assert recovery.followed(pd.Series([0.0, 1.0, 4.0, 4.0])) == 0
 
 
 def test_pairs_on_a_page():
     many = pd.DataFrame({"diff": range(60), "declared": False, "neighbours": [n < 20 for n in range(60)]})
-    assert len(pairs._on_a_page(many)) == 20
+    assert len(pairs.on_a_page(many)) == 20
     many.loc[3:5, "declared"] = True
-    assert pairs._on_a_page(many)["diff"].tolist() == [5, 4, 3]
-    assert pairs._on_a_page(many.iloc[:45])["diff"].tolist() == [*range(44, -1, -1)]
+    assert pairs.on_a_page(many)["diff"].tolist() == [5, 4, 3]
+    assert pairs.on_a_page(many.iloc[:45])["diff"].tolist() == [*range(44, -1, -1)]
 
 
 def test_means_leave_out_what_is_missing_and_resample_sessions_not_turns():
@@ -101,32 +113,32 @@ def sessions(n=30, systems=("a",)):
 def test_correlations_are_those_within_systems():
     frame = sessions()
     frame.loc[:4, "y"] = np.nan
-    found = pairs._within_correlations(frame, ["x", "y", "c"]).set_index(["x", "y"])
+    found = pairs.within_correlations(frame, ["x", "y", "c"]).set_index(["x", "y"])
     both, theirs = found.loc["x", "y"], scipy_stats.spearmanr(*frame[["x", "y"]].dropna().T.values)[0]
     assert both["low"] < both["correlation"] == pytest.approx(theirs) and both["correlation"] < both["high"]
     assert np.isnan(found.loc[("x", "c"), "correlation"])
     # Within systems x and y rise together; over all sessions they fall, as the systems' means do.
     frame = sessions(systems=("a", "b", "c"))
     assert scipy_stats.spearmanr(frame["x"], frame["y"]).statistic < 0
-    assert pairs._within_correlations(frame, ["x", "y"])["correlation"].iloc[0] > 0.4
+    assert pairs.within_correlations(frame, ["x", "y"])["correlation"].iloc[0] > 0.4
 
 
 def within(*row):
-    return latex._intervals(pd.DataFrame([row], columns=["mean", "low", "high"]))[0]
+    return latex.intervals(pd.DataFrame([row], columns=["mean", "low", "high"]))[0]
 
 
 @pytest.mark.parametrize(("printed", "given", "text"), [
-    (latex._escape, ["slot_echo"], r"slot\_echo"), (latex._escape, ["50 % & {a}"], r"50 \% \& \{a\}"),
-    (latex._escape, ["L ↓"], r"L $\downarrow$"), (latex._escape, ["a\\b"], r"a\textbackslash{}b"),
-    (latex._number, [0.704], "0.70"), (latex._number, [-0.5], "$-0.50$"), (latex._number, [-0.001], "0.00"),
-    (latex._number, [np.nan], "--"), (latex._number, [0], "0.00"),
+    (latex.escape, ["slot_echo"], r"slot\_echo"), (latex.escape, ["50 % & {a}"], r"50 \% \& \{a\}"),
+    (latex.escape, ["L ↓"], r"L $\downarrow$"), (latex.escape, ["a\\b"], r"a\textbackslash{}b"),
+    (latex.number, [0.704], "0.70"), (latex.number, [-0.5], "$-0.50$"), (latex.number, [-0.001], "0.00"),
+    (latex.number, [np.nan], "--"), (latex.number, [0], "0.00"),
     (within, [0.5, 0.4, 0.6], "0.50 [0.40, 0.60]"), (within, [0.5, np.nan, np.nan], "0.50"),
     (within, [np.nan] * 3, "--"),
     (pairs.signed, [0.424], ".42"), (pairs.signed, [-0.068], "−.07"), (pairs.signed, [1.0], "1.00"),
     (pairs.signed, [-1.0], "−1.00"), (pairs.signed, [-0.001], ".00"), (pairs.signed, [0.999], "1.00"),
-    (scores._total, [640, "tokens_in"], "640"), (scores._total, [1_540, "tokens_in"], "1.5 k"),
-    (scores._total, [2_500_000, "tokens_out"], "2.5 M"), (scores._total, [42, "seconds"], "42 s"),
-    (scores._total, [90, "seconds"], "1.5 min"), (scores._total, [9_000, "seconds"], "2.5 h"),
+    (models.total, [640, "tokens_in"], "640"), (models.total, [1_540, "tokens_in"], "1.5 k"),
+    (models.total, [2_500_000, "tokens_out"], "2.5 M"), (models.total, [42, "seconds"], "42 s"),
+    (models.total, [90, "seconds"], "1.5 min"), (models.total, [9_000, "seconds"], "2.5 h"),
 ])  # fmt: skip
 def test_numbers_and_cells_are_printed_in_one_form(printed, given, text):
     assert printed(*given) == text
@@ -157,13 +169,13 @@ def away(values, points):
 def test_the_region_is_hotellings_and_holds_the_true_mean():
     values = rng.stream(1, "region").normal(size=(20, 2)) @ [[1, 0.5], [0, 0.3]]
     edge = 2 * 19 / 18 * scipy_stats.f.ppf(0.95, 2, 18)
-    assert away(values, shifts._region(values)) == pytest.approx(np.full(97, edge))
+    assert away(values, ability.region(values)) == pytest.approx(np.full(97, edge))
     draw = rng.stream(2, "cover")
     samples = [draw.normal(size=(12, 2)) for _ in range(400)]
-    inside = [away(values, [0, 0])[0] <= away(values, shifts._region(values)[0])[0] for values in samples]
+    inside = [away(values, [0, 0])[0] <= away(values, ability.region(values)[0])[0] for values in samples]
     assert 0.92 < np.mean(inside) < 0.98
     values = np.column_stack([np.ones(5), [0.1, 0.2, 0.3, 0.2, 0.1]])
-    assert shifts._region(values)[:, 0] == pytest.approx(np.ones(97))
+    assert ability.region(values)[:, 0] == pytest.approx(np.ones(97))
 
 
 def four_shifts(**columns):
@@ -176,15 +188,15 @@ def test_the_plane_shows_ratios_of_means_of_those_who_have_something_to_lose():
     able = four_shifts(primary=True, conversation_cost=[0.1, 0.0, 0.2, 0.3], **made)
     idle = able.assign(model="b", straight_gain=able["straight_gain"] / 10)
     later = able.assign(primary=False, shift_cost=9.0, turn=9)
-    plane, beside = shifts._ability_adaptation(pd.concat([able, later, idle])).axes
+    plane, beside = ability._ability_adaptation(pd.concat([able, later, idle])).axes
     middles = [line.get_xydata()[0] for line in plane.lines if len(line.get_xdata()) == 1]
     assert np.array(middles) == pytest.approx(np.array([[0.7, 0.25 / 0.7]]))
     assert sum(len(line.get_xdata()) == 1 for line in beside.lines) == 2
     lacking = four_shifts(primary=True, straight_gain=np.nan, shift_cost=np.nan, conversation_cost=np.nan)
     told = "no straight users; the arms shift and straight are needed"
-    refused(told, shifts._ability_adaptation, lacking, error=NoDataError)
+    refused(told, ability._ability_adaptation, lacking, error=NoDataError)
     costs = [0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.5, np.nan]
-    found = shifts._by_scenario(pd.concat(four_shifts(shift_cost=c) for c in costs), "a", ["shift_cost"])
+    found = ability.by_scenario(pd.concat(four_shifts(shift_cost=c) for c in costs), "a", ["shift_cost"])
     assert found["shift_cost"].tolist() == pytest.approx([0.2, 0.3, 0.4, 0.4])
 
 
@@ -192,10 +204,10 @@ def test_the_profile_is_over_all_replies_to_a_shift():
     after = [np.nan, 0.0, 1.0, 1.0, np.nan, 0.5, 1.0, np.nan]
     frame = pd.concat([turns([NA, 0, 1, 2], session=name) for name in "01"], ignore_index=True)
     frame = frame.assign(turn=frame["turn"] + 3, uptake=after, release=np.nan, retention=np.nan)
-    table = shifts._profile(frame, four_shifts().iloc[:2]).set_index(["part", "type"])["mean"]
+    table = shifts.profile(frame, four_shifts().iloc[:2]).set_index(["part", "type"])["mean"]
     assert table.to_dict() == {("uptake", "switch"): 0.7, ("uptake", "all types"): 0.7}
     frame = frame.assign(uptake=np.nan)
-    refused("no reply after a shift", shifts._profile, frame, four_shifts(), error=NoDataError)
+    refused("no reply after a shift", shifts.profile, frame, four_shifts(), error=NoDataError)
 
 
 def at_risk(answers, system, happened):
@@ -211,7 +223,7 @@ def test_recovery_beyond_chance_is_that_at_the_last_reply_an_arrow_below_the_sca
     few, many = recovery._recovery_by_answers(frame).axes
     assert any(list(line.get_xdata()) == [pytest.approx(0.5)] for line in few.lines)
     assert [line.get_marker() for line in many.lines if list(line.get_xdata()) == [-1]] == ["<"]
-    aside = recovery._aside(8)
+    aside = recovery.aside(8)
     assert len(set(aside.round(6))) == 8 and aside.sum() == pytest.approx(0) and abs(aside).max() < 0.5
 
 
@@ -294,7 +306,7 @@ def test_no_ink_is_left_on_a_dark_page_whatever_ticks_come_later():
     panel.plot([0, 0.97], [0, 0.97], color=style.INK)
     systems = [panel.plot([0, 1], [0, 1], color=colour)[0] for colour in (*style.CYCLE, "#0072B2", "#E69F00")]
     panel.grid(True)
-    style._darken(made)
+    style.darken(made)
     made.set_size_inches(12, 8)  # as another resolution does, too: more room, more ticks
     made.canvas.draw()
     texts = [one for one in made.findobj(Text) if one.get_text() and one.get_visible()]
