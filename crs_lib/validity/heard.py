@@ -101,7 +101,9 @@ def read(grounder: Grounder, text: str) -> Wording:
     titles = _titles(grounder, text)
     matches = _values(grounder, text, [span for span, _ in titles])
     attitudes: dict[int, str] = {}
-    for match in sorted(_in_role(matches, text, grounder)):  # of a value that is named twice the last attitude counts
+    for match in sorted(
+        _in_role(matches, text, grounder)
+    ):  # of a value that is named twice the last attitude counts
         attitudes[match.code] = _attitude(text[: match.start], text[match.end :])
     folded = fold(text)
     named = tuple(dict.fromkeys(item for _, item in titles))
