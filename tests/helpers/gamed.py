@@ -111,6 +111,8 @@ class Gamed(policies.OracleLag):
 class Alternate(policies.Spoilt):
     """Films for the present state and for the one before in turn."""
 
+    present = False  # whether the last reply was for the present state
+
     def choose(self, constraints, avoid, draw):
         self.present = not self.present
         state = self.states[-1] if self.present else self.states[-2:][0]
