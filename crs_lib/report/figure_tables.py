@@ -16,7 +16,6 @@ from crs_lib import evaluate, figures, runs, simulate
 from crs_lib import judge as judging
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import paths, prompts, safety, tables
-from crs_lib.core.errors import RunError
 from crs_lib.core.settings import Registry
 from crs_lib.figures import NoDataError, layout, stability
 from crs_lib.figures import base as registered

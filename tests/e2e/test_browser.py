@@ -23,7 +23,6 @@ from crs_lib.judge import run as judge_records
 from crs_lib.realtalk import index as chats
 from crs_lib.realtalk import page as chat_pages
 from crs_lib.realtalk import parse, query, ranker
-from crs_lib.report import page as pages
 from crs_lib.report import report, trace
 from crs_lib.report.leaderboard import leaderboard
 from crs_lib.report.page import document
