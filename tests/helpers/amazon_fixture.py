@@ -4,7 +4,9 @@ Every dirty row says what the two sets of rules make of it, so the expectation s
 
 import gzip
 import json
-from typing import Any, NamedTuple
+from contextlib import nullcontext
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -65,82 +67,125 @@ class Dirty(NamedTuple):
     legacy: str
 
 
-def _line(record, about, ours, legacy=None):
-    return Dirty(about, json.dumps(record).encode(), ours, legacy or ours)
+class _Cases(list[Dirty]):
+    """Dirty rows, each made by a maker of clean ones with a number of its own."""
+
+    def __init__(self, make, first):
+        super().__init__()
+        self.make = make
+        self.first = first
+
+    def add(self, about, ours, legacy="", **changes):
+        """A row with some fields changed, and its outcome; the original's where it differs."""
+        record = self.make(self.first + len(self), **changes)
+        self.append(Dirty(about, json.dumps(record).encode(), ours, legacy or ours))
 
 
 def dirty_metas():
-    """One row for each way in which a product record can be odd; the original's outcome is given where it differs."""
-    cases: list[tuple[Any, ...]] = [
-        ("valid", {}, KEPT), ("extra key", {"subtitle": "x"}, KEPT),
-        ("price a whole number", {"price": 20}, KEPT, "price"), ("price a text", {"price": "19.99"}, KEPT),
-        ("price with dollar sign and comma", {"price": "$1,299.00"}, KEPT, "price"),
-        ("price a range", {"price": "from 5"}, "price"), ("price a dash", {"price": "—"}, "price"),
-        ("price the word None", {"price": "None"}, "price"), ("price null", {"price": None}, "price"),
-        ("price 0", {"price": 0.0}, "price"), ("price the text nan", {"price": "nan"}, "price"),
-        ("price the text inf", {"price": "inf"}, "price"), ("price true", {"price": True}, "price"),
-        ("no description, no features", {"description": [], "features": []}, "description"),
-        ("description only ['']", {"description": [""], "features": []}, "too short"),
-        ("description a text", {"description": "a text of some length"}, "description"),
-        ("9 characters", {"description": ["12345678"], "features": []}, "too short"),
-        ("10 characters", {"description": ["A fine mug"], "features": []}, KEPT),
-        ("10 characters before cleaning", {"description": ["Mug<br />x"], "features": []}, "too short", KEPT),
-        ("title Chinese", {"title": "折叠帐篷双人防水"}, "language"),
-        ("title half Cyrillic", {"title": "Палатка tent abc"}, KEPT),
-        ("title accented Latin", {"title": "Café crème mug"}, KEPT),
-        ("text Spanish", {"description": ["Una mesa para el salón, muy bonita y con las patas de madera"], "features": []}, "language", KEPT),
-        ("details empty", {"details": {}}, "details"),
-        ("details as JSON text", {"details": '{"Material": "Steel"}'}, KEPT, "details"),
-        ("details broken text", {"details": "{Material"}, "details"),
-        ("categories empty", {"categories": []}, "categories"),
-        ("categories ['']", {"categories": [""]}, "categories"), ("store null", {"store": None}, "store"),
-        ("store empty", {"store": ""}, "store"),
-        ("average a whole number", {"average_rating": 5}, KEPT, "ratings"),
-        ("average negative", {"average_rating": -1.0}, "ratings"),
-        ("no ratings", {"rating_number": 0}, "ratings"),
-        ("ratings a fraction", {"rating_number": 3.5}, "ratings"), ("title missing", {"title": ...}, "title"),
-        ("title only blanks", {"title": "   "}, "title", KEPT), ("asin missing", {"parent_asin": ...}, "asin"),
-        ("asin empty", {"parent_asin": ""}, "asin"), ("asin with a tab", {"parent_asin": "BX\t1"}, "asin"),
-        ("asin in lower case", {"parent_asin": "bxlower001"}, KEPT),
-        ("asin an ISBN", {"parent_asin": "0306406152"}, KEPT),
-        ("markup", {"title": "Mug<br>and<br/>pan<br />set &amp; more"}, KEPT),
-        ("odd spaces", {"title": "Mug\u00a0with\u200b lid\n now"}, KEPT),
-        ("emoji", {"title": "Mug \U0001f600 for tea"}, KEPT),
-        ("lone surrogate", {"title": "Mug \ud83d for tea"}, KEPT),
-    ]  # fmt: skip
-    rows = [_line(meta(9000 + i, **row), about, *found) for i, (about, row, *found) in enumerate(cases)]
-    return rows + [
+    """One row for each way in which a product record can be odd."""
+    cases = _Cases(meta, 9000)
+    add = cases.add
+    add("valid", KEPT)
+    add("extra key", KEPT, subtitle="x")
+    add("price a whole number", KEPT, "price", price=20)
+    add("price a text", KEPT, price="19.99")
+    add("price with dollar sign and comma", KEPT, "price", price="$1,299.00")
+    add("price a range", "price", price="from 5")
+    add("price a dash", "price", price="—")
+    add("price the word None", "price", price="None")
+    add("price null", "price", price=None)
+    add("price 0", "price", price=0.0)
+    add("price the text nan", "price", price="nan")
+    add("price the text inf", "price", price="inf")
+    add("price true", "price", price=True)
+    add("no description, no features", "description", description=[], features=[])
+    add("description only ['']", "too short", description=[""], features=[])
+    add("description a text", "description", description="a text of some length")
+    add("9 characters", "too short", description=["12345678"], features=[])
+    add("10 characters", KEPT, description=["A fine mug"], features=[])
+    add("10 characters before cleaning", "too short", KEPT, description=["Mug<br />x"], features=[])
+    add("title Chinese", "language", title="折叠帐篷双人防水")
+    add("title half Cyrillic", KEPT, title="Палатка tent abc")
+    add("title accented Latin", KEPT, title="Café crème mug")
+    add(
+        "text Spanish",
+        "language",
+        KEPT,
+        description=["Una mesa para el salón, muy bonita y con las patas de madera"],
+        features=[],
+    )
+    add("details empty", "details", details={})
+    add("details as JSON text", KEPT, "details", details='{"Material": "Steel"}')
+    add("details broken text", "details", details="{Material")
+    add("categories empty", "categories", categories=[])
+    add("categories ['']", "categories", categories=[""])
+    add("store null", "store", store=None)
+    add("store empty", "store", store="")
+    add("average a whole number", KEPT, "ratings", average_rating=5)
+    add("average negative", "ratings", average_rating=-1.0)
+    add("no ratings", "ratings", rating_number=0)
+    add("ratings a fraction", "ratings", rating_number=3.5)
+    add("title missing", "title", title=...)
+    add("title only blanks", "title", KEPT, title="   ")
+    add("asin missing", "asin", parent_asin=...)
+    add("asin empty", "asin", parent_asin="")
+    add("asin with a tab", "asin", parent_asin="BX\t1")
+    add("asin in lower case", KEPT, parent_asin="bxlower001")
+    add("asin an ISBN", KEPT, parent_asin="0306406152")
+    add("markup", KEPT, title="Mug<br>and<br/>pan<br />set &amp; more")
+    add("odd spaces", KEPT, title="Mug\u00a0with\u200b lid\n now")
+    add("emoji", KEPT, title="Mug \U0001f600 for tea")
+    add("lone surrogate", KEPT, title="Mug \ud83d for tea")
+    not_a_number = json.dumps(meta(9500, price=float("nan"))).encode()
+    cases += [
         Dirty("not JSON", b'{"parent_asin": "BX", ', "unreadable", "unreadable"),
         Dirty("not an object", b'["BX"]', "unreadable", "unreadable"),
         Dirty("not UTF-8", b'{"parent_asin": "\xff\xfe"}', "unreadable", "unreadable"),
-        Dirty("price NaN", json.dumps(meta(9500, price=float("nan"))).encode(), "price", "price"),
+        Dirty("price NaN", not_a_number, "price", "price"),
         Dirty("blank line", b"   ", "", ""),
     ]
+    return cases
 
 
 def dirty_reviews(product):
     """One row for each way in which a review of a kept product can be odd."""
-    cases: list[tuple[Any, ...]] = [
-        ("valid", {}, KEPT), ("unknown product", {"parent_asin": "BXUNKNOWN1"}, "not in catalogue"),
-        ("asin a number", {"parent_asin": 12}, "asin"),
-        ("asin differs from parent", {"asin": "BXCHILD001"}, KEPT),
-        ("rating a whole number", {"rating": 5}, KEPT, "rating"), ("rating 0", {"rating": 0.0}, "rating"),
-        ("rating 6", {"rating": 6.0}, "rating"), ("rating 4.5", {"rating": 4.5}, KEPT),
-        ("rating null", {"rating": None}, "rating"), ("user missing", {"user_id": ...}, "user"),
-        ("timestamp negative", {"timestamp": -1}, "timestamp"),
-        ("timestamp a text", {"timestamp": "2020"}, "timestamp"),
-        ("older field names", {"timestamp": ..., "sort_timestamp": 5, "helpful_vote": ..., "helpful_votes": 2}, KEPT, "timestamp"),
-        ("title empty", {"title": ""}, "title"), ("text empty", {"text": ""}, "text"),
-        ("text of 9 characters", {"text": "123456789"}, "too short"),
-        ("text of 10 characters", {"text": "It is good"}, KEPT),
-        ("text Spanish", {"text": "Es muy bonita pero la calidad no es lo que esperaba"}, "language", KEPT),
-        ("text Cyrillic", {"text": "Очень хорошая палатка"}, "language"),
-        ("helpful -1", {"helpful_vote": -1}, "helpful"),
-        ("verified a text", {"verified_purchase": "yes"}, "verified"),
-    ]  # fmt: skip
-    numbered = enumerate(cases, 70_000)
-    rows = [_line(review(n, product, **row), about, *found) for n, (about, row, *found) in numbered]
-    return rows + [Dirty("cut off", b'{"rating": 5.0, "title": "go', "unreadable", "unreadable")]
+    cases = _Cases(partial(_review_of, product), 70_000)
+    add = cases.add
+    add("valid", KEPT)
+    add("unknown product", "not in catalogue", parent_asin="BXUNKNOWN1")
+    add("asin a number", "asin", parent_asin=12)
+    add("asin differs from parent", KEPT, asin="BXCHILD001")
+    add("rating a whole number", KEPT, "rating", rating=5)
+    add("rating 0", "rating", rating=0.0)
+    add("rating 6", "rating", rating=6.0)
+    add("rating 4.5", KEPT, rating=4.5)
+    add("rating null", "rating", rating=None)
+    add("user missing", "user", user_id=...)
+    add("timestamp negative", "timestamp", timestamp=-1)
+    add("timestamp a text", "timestamp", timestamp="2020")
+    add(
+        "older field names",
+        KEPT,
+        "timestamp",
+        timestamp=...,
+        sort_timestamp=5,
+        helpful_vote=...,
+        helpful_votes=2,
+    )
+    add("title empty", "title", title="")
+    add("text empty", "text", text="")
+    add("text of 9 characters", "too short", text="123456789")
+    add("text of 10 characters", KEPT, text="It is good")
+    add("text Spanish", "language", KEPT, text="Es muy bonita pero la calidad no es lo que esperaba")
+    add("text Cyrillic", "language", text="Очень хорошая палатка")
+    add("helpful -1", "helpful", helpful_vote=-1)
+    add("verified a text", "verified", verified_purchase="yes")
+    cases.append(Dirty("cut off", b'{"rating": 5.0, "title": "go', "unreadable", "unreadable"))
+    return cases
+
+
+def _review_of(product, number, **changes):
+    return review(number, product, **changes)
 
 
 def write_category(folder, name, products, reviews, *, seed=0, first=0, packed=False):
@@ -148,21 +193,33 @@ def write_category(folder, name, products, reviews, *, seed=0, first=0, packed=F
     to products as a Zipf law has it, as in real catalogues. Half of the reviews are of products that the
     metas lack: of real items only a quarter passes the filters.
     """
-    rng = stream(seed, "cosrec", "catalogue fixture", name)
-    known = [asin(first + i) for i in range(products)]
     ends = ".jsonl.gz" if packed else ".jsonl"
     paths = folder / f"meta_{name}{ends}", folder / f"{name}{ends}"
     folder.mkdir(parents=True, exist_ok=True)
-
-    def review_rows():
-        for start in range(0, reviews, 10_000):
-            size = min(10_000, reviews - start)
-            places = (np.minimum(rng.zipf(1.3, size) - 1, 10**9) * 7919 % max(1, products)).tolist()
-            lacking = (rng.random(size) < 0.5).tolist()
-            for number, (place, absent) in enumerate(zip(places, lacking, strict=True), start):
-                yield review(number, asin(10**7 + place) if absent else known[place])
-
-    for path, rows in zip(paths, ((meta(first + i) for i in range(products)), review_rows()), strict=True):
-        with path.open("wb") as file, gzip.GzipFile("", "wb", 1, file, mtime=0) if packed else file as out:
-            out.writelines(json.dumps(row).encode() + b"\n" for row in rows)
+    _write(paths[0], map(meta, range(first, first + products)))
+    draw = stream(seed, "cosrec", "catalogue fixture", name)
+    _write(paths[1], _reviews(draw, reviews, first, products))
     return paths
+
+
+def _reviews(draw, reviews, first, products):
+    for start in range(0, reviews, 10_000):
+        size = min(10_000, reviews - start)
+        ranks = np.minimum(draw.zipf(1.3, size) - 1, 10**9)
+        numbers = (ranks * 7919 % max(1, products)).tolist()
+        lacking = (draw.random(size) < 0.5).tolist()
+        for place, (number, absent) in enumerate(zip(numbers, lacking, strict=True), start):
+            yield review(place, asin(10**7 + number if absent else first + number))
+
+
+def _write(path, rows):
+    with path.open("wb") as file, _packed(file, path.suffix) as out:
+        for row in rows:
+            out.write(json.dumps(row).encode() + b"\n")
+
+
+def _packed(file, suffix):
+    """The file, packed as its name ends; the same bytes always."""
+    if suffix == ".gz":
+        return gzip.GzipFile("", "wb", 1, file, mtime=0)
+    return nullcontext(file)

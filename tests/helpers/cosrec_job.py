@@ -30,9 +30,14 @@ def answer(prompt, schema, seed):
     if "a shop's search log" in prompt:
         return "one two three four five six seven eight nine" if spoilt else f"thing {seed % 97}"
     title = re.search(r'the assistant names "([^"]+)"', prompt)[1]
-    turns = "".join(f"U: And what about point {i} of {seed}?\nS: Point {i} is fine.\n" for i in range(4))
-    end = "U: Thanks." if spoilt else f"U: Which one then?\nS: Take the {title}.\nU: I will, thank you."
-    return f"U: I need something, number {seed}.\nS: What for?\n{turns}{end}"
+    lines = [f"U: I need something, number {seed}.", "S: What for?"]
+    for point in range(4):
+        lines += [f"U: And what about point {point} of {seed}?", f"S: Point {point} is fine."]
+    if spoilt:
+        lines.append("U: Thanks.")
+    else:
+        lines += ["U: Which one then?", f"S: Take the {title}.", "U: I will, thank you."]
+    return "\n".join(lines)
 
 
 def work(folder, url, run, conversations, source="sample"):
@@ -50,12 +55,16 @@ def contents(folder):
 
 def answered_twice(folder):
     """Requests that a model answered more than once, and all that it answered, from the call log."""
-    rows = [json.loads(line) for line in (Path(folder) / "llm_calls.jsonl").read_text().splitlines()]
-    answered = (row for row in rows if not row["cache_hit"] and not row["error"])
-    sent = Counter((row["model"], row["request"]) for row in answered)
-    return sum(n > 1 for n in sent.values()), len(sent)
+    sent = Counter()
+    for line in (Path(folder) / "llm_calls.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        if not row["cache_hit"] and not row["error"]:
+            sent[row["model"], row["request"]] += 1
+    return sum(times > 1 for times in sent.values()), len(sent)
 
 
 def server(share, delay=0.0):
-    faults = {name: Faults(rate=share, kinds=KINDS, seed=n) for n, name in enumerate(MODELS)}
+    faults = {}
+    for seed, name in enumerate(MODELS):
+        faults[name] = Faults(rate=share, kinds=KINDS, seed=seed)
     return OllamaServer(MODELS, answer=answer, faults=faults, delay=delay)
