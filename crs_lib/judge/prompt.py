@@ -147,7 +147,7 @@ def _shortened(pairs: Sequence[Pair], turns: Sequence[int], limit: int) -> int:
 
 def _fitting(pairs: Sequence[Pair], shifts: set[int], spare: int, limit: int) -> tuple[int, ...]:
     """The turns that fit, chosen in the order of the rule and given in the order of the conversation."""
-    latest = [pair.turn for pair in reversed(pairs)]
+    latest = range(len(pairs), 0, -1)
     around_shifts = [turn for turn in latest if turn in shifts or turn - 1 in shifts]
     shown: list[int] = []
     size = 0

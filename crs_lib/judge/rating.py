@@ -1,7 +1,7 @@
 """The rating of one dialogue: a judge scores every construct; a score that cannot be read is missing."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -27,20 +27,16 @@ def reply_schema(group: Sequence[str]) -> dict[str, Any]:
     lowest, highest = constructs.get(group[0]).scale
     evidence = {"title": "Evidence", "type": "string"}
     score = {"maximum": highest, "minimum": lowest, "title": "Score", "type": "integer"}
-    verdict = {
-        "description": "The sentence that a score rests on, then the score.",
-        "properties": {"evidence": evidence, "score": score},
-        "required": ["evidence", "score"],
-        "title": "Verdict",
-        "type": "object",
-    }
-    return {
-        "$defs": {"Verdict": verdict},
-        "properties": {name: {"$ref": "#/$defs/Verdict"} for name in group},
-        "required": list(group),
-        "title": "Judgement",
-        "type": "object",
-    }
+    verdict = _object("Verdict", {"evidence": evidence, "score": score})
+    verdict["description"] = "The sentence that a score rests on, then the score."
+    schema = _object("Judgement", {name: {"$ref": "#/$defs/Verdict"} for name in group})
+    schema["$defs"] = {"Verdict": verdict}
+    return schema
+
+
+def _object(title: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON schema of an object that has all of these properties."""
+    return {"properties": properties, "required": [*properties], "title": title, "type": "object"}
 
 
 @dataclass(frozen=True)
@@ -91,7 +87,7 @@ def read_reply(text: str, group: Sequence[str]) -> dict[str, CheckedScore]:
 
 
 def judge_session(
-    dialogue: Dialogue, judge: str, samples: int, model: LLM, asked: JudgeSettings
+    dialogue: Dialogue, judge: str, samples: int, model: LLM, settings: JudgeSettings
 ) -> dict[str, Any]:
     """One dialogue as a judge sees it, asked ``samples`` times: a record that can be a line of JSON.
     ``scores`` holds every single score with its flag; ``trim`` the part of the dialogue that was shown;
@@ -99,32 +95,31 @@ def judge_session(
     the way (no server, time-out) raises its LLMError: the session can be judged again later. The record
     depends on the dialogue, the arguments and the replies only. InputError where there is no reply.
     """
-    excerpt = prompt.fit(dialogue, asked.groups, room(asked.options), asked.expected)
+    excerpt = prompt.fit(dialogue, settings.groups, room(settings.options), settings.expected)
     requests = []
-    for group in asked.groups:
+    for group in settings.groups:
         for sample in range(samples):
-            requests.append(_request(dialogue, excerpt, group, sample, asked))
+            requests.append(_request(dialogue, excerpt, group, sample, settings))
     scores: list[dict[str, Any]] = []
     for request, answer in zip(requests, model.gather(requests), strict=True):
         scores += _scores(judge, request, answer)
-    settings = {"samples": samples, **asked.record()}
-    return {"scores": scores, "trim": excerpt.to_json(), "rubric": prompt.digest(), "settings": settings}
+    record: dict[str, Any] = {"scores": scores, "trim": excerpt.to_json(), "rubric": prompt.digest()}
+    record["settings"] = {"samples": samples, **settings.record()}
+    return record
 
 
 def _request(
-    dialogue: Dialogue, excerpt: prompt.Excerpt, group: tuple[str, ...], sample: int, asked: JudgeSettings
+    dialogue: Dialogue, excerpt: prompt.Excerpt, group: tuple[str, ...], sample: int, settings: JudgeSettings
 ) -> Request:
     name = "+".join(group)
-    return Request(
-        prompt.messages(dialogue, group, excerpt, asked.expected),
-        "judge",
-        seed=rng.address_seed(asked.seed, "judge", dialogue.session_id, name, sample),
-        options=asked.options,
-        schema=None if asked.expected else reply_schema(group),
-        replicate=sample,
-        choices=tuple(prompt.LEVELS) if asked.expected else (),
-        tags={"session": dialogue.session_id, "system": dialogue.model_name, "construct": name},
-    )
+    session = dialogue.session_id
+    seed = rng.address_seed(settings.seed, "judge", session, name, sample)
+    tags = {"session": session, "system": dialogue.model_name, "construct": name}
+    messages = prompt.messages(dialogue, group, excerpt, settings.expected)
+    request = Request(messages, "judge", seed, settings.options, replicate=sample, tags=tags)
+    if settings.expected:
+        return replace(request, choices=tuple(prompt.LEVELS))
+    return replace(request, schema=reply_schema(group))
 
 
 def _scores(judge: str, request: Request, answer: Reply | LLMError) -> list[dict[str, Any]]:
@@ -167,15 +162,15 @@ def means(
     scores: Sequence[Mapping[str, Any]], judges: Collection[str] | None = None
 ) -> dict[str, float | None]:
     """The mean of each construct over (these) judges, each the mean of its samples; None without a score."""
-    by_judge: dict[str, dict[str, list[float]]] = {name: {} for name in constructs.names()}
+    samples: dict[tuple[str, str], list[float]] = {}
     for row in scores:
-        counts = judges is None or row["judge"] in judges
-        if counts and row["score"] is not None and row["construct"] in by_judge:
-            samples = by_judge[row["construct"]].setdefault(str(row["judge"]), [])
-            samples.append(float(row["score"]))
+        judge = str(row["judge"])
+        if row["score"] is not None and (judges is None or judge in judges):
+            samples.setdefault((row["construct"], judge), []).append(float(row["score"]))
     averages: dict[str, float | None] = {}
-    for name, groups in by_judge.items():
-        averages[name] = fmean(map(fmean, groups.values())) if groups else None
+    for name in constructs.names():
+        by_judge = [fmean(values) for (construct, _), values in samples.items() if construct == name]
+        averages[name] = fmean(by_judge) if by_judge else None
     return averages
 
 
@@ -204,11 +199,11 @@ def read_scores(path: str | Path, pattern: str = "*judge*.csv", judge: str = "th
     InputError
         For no file, a missing column, and a model with rows in two files.
     """
-    place = paths.given(path)
-    files = [place] if place.is_file() else sorted(place.glob(pattern))
+    source = paths.given(path)
+    files = [source] if source.is_file() else sorted(source.glob(pattern))
     if not files:
         expected = f"expected a CSV, or a folder with {pattern}"
-        raise InputError(f"no judge scores in {paths.shown(place)}; {expected}")
+        raise InputError(f"no judge scores in {paths.shown(source)}; {expected}")
     rows: list[dict[str, Any]] = []
     owners: dict[str, str] = {}
     for file in files:

@@ -62,9 +62,10 @@ def agreement(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.
     canaries.
     """
     frame = _originals(scores)
-    frame["item"] = frame["model"].astype(str) + "\n" + frame["session_id"].astype(str)
+    session = frame["session_id"].astype(str)
+    frame["item"] = frame["model"].astype(str) + "\n" + session
     between = stats.Design("judge", "item", "score", resamples=resamples, seed=seed)
-    within = stats.Design("sample", "item", "score", resamples=resamples, seed=seed)
+    within = replace(between, system="sample")
     rows = []
     for construct, part in frame.groupby("construct", sort=True):
         medians = part.groupby(["item", "judge"], as_index=False)["score"].median()
@@ -126,7 +127,8 @@ def self_preference(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) 
             wide = means.reindex(columns=pairs).dropna()
             own = wide[True, True] - wide[True, False]
             others = wide[False, True] - wide[False, False]
-            numbers = _mean(own - others, resamples, seed, "no session with all four means")
+            reason = "no session with all four means"
+            numbers = _mean(own - others, resamples, seed, reason)
             rows.append({"construct": construct, "family": name, **numbers})
     return pd.DataFrame(rows, columns=["construct", "family", "value", "low", "high", "n", "reason"])
 

@@ -76,13 +76,9 @@ def judge_run(
         For a run without finished dialogues, models that are not there, and dialogues that could not be
         judged: they are retried at the next start.
     """
+    canaries = tuple(canaries)
     config = JudgeConfig(
-        run=run,
-        judges=tuple(judges),
-        samples=samples,
-        canaries=tuple(canaries),
-        n_canaries=n_canaries,
-        llm=llm,
+        run=run, judges=tuple(judges), samples=samples, canaries=canaries, n_canaries=n_canaries, llm=llm
     )
     folder = paths.run_folder(simulate.STUDY, run)
     if not config.judges:
@@ -230,7 +226,7 @@ class _Judging:
                 key = self.key(judgement)
                 if key in done:
                     judged[judgement] = key
-            originals = [judgement for judgement in judged if not judgement.canary]
+            originals = {judgement.line for judgement in judged if not judgement.canary}
             if len(originals) == len(self.lines):
                 finished.update(judged)
         return finished
@@ -324,13 +320,14 @@ def scores_of(run: str) -> dict[tuple[str, str], dict[str, Any]]:
     for record in originals:
         names = judges.setdefault(record["model"], set())
         names.update(str(score["judge"]) for score in record["scores"])
-    scores = {}
+    sessions = {}
     for record in originals:
         model = record["model"]
-        means = rating.means(record["scores"], counted(model, judges[model]))
-        counts = {"scores": len(record["scores"]), "missing": record["missing"]}
-        scores[model, record["session_id"]] = {"judge": means, **counts}
-    return scores
+        scores = record["scores"]
+        means = rating.means(scores, counted(model, judges[model]))
+        session = {"judge": means, "scores": len(scores), "missing": record["missing"]}
+        sessions[model, record["session_id"]] = session
+    return sessions
 
 
 def add_scores(
