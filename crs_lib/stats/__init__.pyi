@@ -29,7 +29,6 @@ from .means import difference_of, mean_of, means_of, order_of, resolution_of, sh
 from .paired import friedman, mean_differences, sign_flip_pairs, wilcoxon_pairs
 from .survival import kaplan_meier
 from .tables import anova_table, tukey_table
-from .words import conclusions, conclusions_by_subject
 
 __all__ = [
     "Battery",
@@ -45,8 +44,6 @@ __all__ = [
     "cluster_bootstrap",
     "cluster_bootstrap_correlation",
     "cluster_bootstrap_differences",
-    "conclusions",
-    "conclusions_by_subject",
     "cost_interval",
     "difference_of",
     "facet_variances",

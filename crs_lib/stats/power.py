@@ -39,16 +39,6 @@ class _Power(NamedTuple):
     needed_high: float = math.nan
 
 
-def smallest_p(n: int, tests: int = 1) -> float:
-    """The smallest two-sided p that ``n`` scenarios reach in Wilcoxon's test after Holm over ``tests``."""
-    return float(min(1.0, tests * 2.0 ** (1 - n)))
-
-
-def least_scenarios(tests: int, alpha: float = 0.05) -> int:
-    """The fewest scenarios with which the first of ``tests`` can reach ``alpha``: 10 for 15 pairs at .05."""
-    return math.ceil(1 + math.log2(tests / alpha))
-
-
 def contrast_power(
     frame: pd.DataFrame, effect: float, design: Design = USUAL, *, power: float = 0.8, tests: int = 1
 ) -> pd.DataFrame:

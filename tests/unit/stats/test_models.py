@@ -18,7 +18,7 @@ from crs_lib import stats
 from crs_lib.stats.agreement import masi_distance
 from crs_lib.stats.mixed import mixed_model
 from crs_lib.stats.paired import rm_anova
-from crs_lib.stats.power import _wilcoxon_power, contrast_curves, contrast_power, least_scenarios, smallest_p
+from crs_lib.stats.power import _wilcoxon_power, contrast_curves, contrast_power
 from crs_lib.stats.survival import hazard_ratios, net_incidence
 from tests.helpers import refused
 from tests.helpers.stats_examples import KRIPPENDORFF, matrix_frame, random_matrix, ratings, remission_frame
@@ -241,15 +241,6 @@ def test_sessions_needed_has_the_interval_of_the_deviation():
         assert row["needed_low"] <= row["sessions_needed"] <= row["needed_high"]
         inside += row["needed_low"] <= truth <= row["needed_high"]
     assert inside / 60 > 0.8
-
-
-def test_what_so_few_scenarios_can_reach():
-    assert smallest_p(8, 15) == pytest.approx(15 * 2 / 2**8) and smallest_p(3, 15) == 1
-    for tests in (1, 7, 15):
-        n = least_scenarios(tests)
-        assert smallest_p(n, tests) <= 0.05 < smallest_p(n - 1, tests)
-    gaps = np.arange(1, 9) / 10
-    assert scipy.stats.wilcoxon(gaps).pvalue == smallest_p(8)
 
 
 FACETS = ["system", "catalogue", "seed", "scenario"]
