@@ -71,9 +71,9 @@ def test_other_weights_under_the_same_name_do_not_continue_a_run(results):
         llm_job.work(results, server.url, "whole", 1, 1, 2)  # the judge is not there: simulated, not judged
     manifest = results / "movies" / "whole" / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"finished"', '"failed"'))
-    told = r"other parameters \(input weights of ollama:m0:1: '000000000000' there"
+    described = r"other parameters \(input weights of ollama:m0:1: '000000000000' there"
     models = {**llm_job.models(1), "m0:1": "9" * 64}
-    with OllamaServer(models) as server, pytest.raises(Exception, match=told):
+    with OllamaServer(models) as server, pytest.raises(Exception, match=described):
         llm_job.work(results, server.url, "whole", 1, 1, 2)
 
 
@@ -145,7 +145,7 @@ def test_a_run_can_do_without_a_session_that_never_ends_well(results):
             llm_job.work(results, server.url, "some", *SIZE, llm={"max_failed": 1})
         llm_job.work(results, server.url, "some", *SIZE, llm={"max_failed": 2})
     lost = [("ollama:m0:1", "00001"), ("ollama:m1:1", "00001")]
-    stored = [(one.model_name, one.session_id) for one in simulate.dialogues("some")]
+    stored = [(entry.model_name, entry.session_id) for entry in simulate.dialogues("some")]
     assert stored == [(model, "00000") for model, _ in lost]
     assert [(row["model"], row["session_id"]) for row in simulate.failed_sessions("some")] == lost
     result = evaluate.read("some", "results")

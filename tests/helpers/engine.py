@@ -83,8 +83,8 @@ class _Handler(Handler):
         options = body.get("options", {})
         prompt = "".join(f"<{m['role']}>{m['content']}</{m['role']}>\n" for m in body["messages"])
         wanted = {"prompt": f"{prompt}<assistant>", "n_predict": options.get("num_predict", 64)}
-        given = ("seed", "temperature", "top_k", "top_p")
-        wanted |= {name: options[name] for name in given if name in options}
+        arguments = ("seed", "temperature", "top_k", "top_p")
+        wanted |= {name: options[name] for name in arguments if name in options}
         if body.get("format"):
             wanted["json_schema"] = body["format"]
         answer = self.owner.client.post("/completion", json=wanted)
@@ -115,20 +115,20 @@ class Engine(OllamaServer):
 
         path = folder / "model.gguf"
         self.digest = write_model(path)
-        given = CommonParams()
-        given.model.path = str(path)
-        given.model_alias = {self.model}
-        given.n_ctx = CONTEXT
-        given.n_parallel = 1
-        given.n_gpu_layers = 0
-        given.cpuparams.n_threads = given.cpuparams_batch.n_threads = 1
-        given.n_threads_http = 2
-        given.warmup = False
-        given.port = 0
-        given.verbosity = -1
-        given.ui = given.fit_params = given.cache_prompt = False
-        given.force_pure_content_parser = True  # noise has no chat format to be parsed
-        self._engine = Server(given)
+        arguments = CommonParams()
+        arguments.model.path = str(path)
+        arguments.model_alias = {self.model}
+        arguments.n_ctx = CONTEXT
+        arguments.n_parallel = 1
+        arguments.n_gpu_layers = 0
+        arguments.cpuparams.n_threads = arguments.cpuparams_batch.n_threads = 1
+        arguments.n_threads_http = 2
+        arguments.warmup = False
+        arguments.port = 0
+        arguments.verbosity = -1
+        arguments.ui = arguments.fit_params = arguments.cache_prompt = False
+        arguments.force_pure_content_parser = True  # noise has no chat format to be parsed
+        self._engine = Server(arguments)
         self.openai_url = str(self._engine.listening_address)
         super().__init__({self.model: self.digest}, context=CONTEXT)
         self.client = httpx.Client(base_url=self.openai_url, timeout=60.0, trust_env=False)

@@ -66,7 +66,9 @@ class Handler(Answering):
         owner = self.owner
         owner.counts.update([self.path])
         facts = {"size": 1, "modified_at": "2026-01-01T00:00:00Z"}
-        tags = [{"name": name, "model": name, "digest": one, **facts} for name, one in owner.models.items()]
+        tags = [
+            {"name": name, "model": name, "digest": entry, **facts} for name, entry in owner.models.items()
+        ]
         models = [{"id": name, "object": "model", "max_model_len": owner.context} for name in owner.models]
         expected = {
             "/api/version": {"version": owner.version},
@@ -80,10 +82,10 @@ class Handler(Answering):
         owner = self.owner
         if owner._stopped.is_set():
             return self._hang_up()
-        told = self.rfile.read(size := int(self.headers.get("content-length", 0)))
-        if len(told) < size:  # the client died while it wrote
+        line = self.rfile.read(size := int(self.headers.get("content-length", 0)))
+        if len(line) < size:  # the client died while it wrote
             return self._hang_up()
-        body = json.loads(told or b"{}")
+        body = json.loads(line or b"{}")
         model = str(body.get("model"))
         full = owner.full(model)
         if self.path == "/api/show":
@@ -143,9 +145,9 @@ class Handler(Answering):
             "content": text,
             "reasoning_content" if openai else "thinking": thinking,
         }
-        for number, (name, told) in enumerate(calls):
-            told = json.dumps(told) if openai and not isinstance(told, str) else told
-            call = {"id": f"call-{number}", "type": "function", "function": {"name": name, "arguments": told}}
+        for number, (name, line) in enumerate(calls):
+            line = json.dumps(line) if openai and not isinstance(line, str) else line
+            call = {"id": f"call-{number}", "type": "function", "function": {"name": name, "arguments": line}}
             words.setdefault("tool_calls", []).append(call)
         built = owner.tokens(body, text)
         send = self._half if fault == "drop" else self.answer

@@ -30,8 +30,8 @@ class Scripted(Backend):
     def complete(self, request: Request, endpoint: str = "") -> Reply:
         self.asked.append(request)
         if self._always is None and len(self.asked) > len(self._answers):
-            told = f"the script has {len(self._answers)} answers, this is call {len(self.asked)} ({request.role})"
-            raise LLMError("not recorded", told)
+            line = f"the script has {len(self._answers)} answers, this is call {len(self.asked)} ({request.role})"
+            raise LLMError("not recorded", line)
         answer = self._always or self._answers[len(self.asked) - 1]
         if isinstance(answer, LLMError):
             raise answer

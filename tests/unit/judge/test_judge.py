@@ -126,7 +126,9 @@ def test_a_call_reads_its_criteria_under_a_seed_of_its_own():
     ],
 )
 def test_what_cannot_be_read_is_missing_with_its_reason(text, flag):
-    record = judged(lambda one: text if "coherence" in one.schema["properties"] else verdicts(one))
+    record = judged(
+        lambda request: text if "coherence" in request.schema["properties"] else verdicts(request)
+    )
     assert record["judge"] == {"proactiveness": 4.0, "coherence": None, "personalization": 4.0}
     (row,) = (row for row in record["scores"] if row["construct"] == "coherence")
     assert row["score"] is None
@@ -284,8 +286,8 @@ def test_wishes_come_from_the_log_a_line_for_each_change_or_from_the_users_turns
     turns = [("Something with a comedy, please.", "A drama?"), ("Thanks.", "Sure.")]
     plain = Dialogue("1", "m", tuple(t for a, b in turns for t in (Turn("USER", a), Turn("SYSTEM", b))))
     grounder = Grounder(sources.load("sample"))
-    told = judge_prompt.wish_summary(judge_prompt.with_named(plain, lambda: grounder))
-    assert told == 'named in turn 1: "genre: Comedy"'  # not what the system said
+    described = judge_prompt.wish_summary(judge_prompt.with_named(plain, lambda: grounder))
+    assert described == 'named in turn 1: "genre: Comedy"'  # not what the system said
     logged = dialogue([("a comedy", "b")], constraints={"genre": "Drama"})
     assert judge_prompt.with_named(logged, lambda: grounder) is logged
     turns = judge_prompt.with_named(logged, lambda: grounder, turns=True)  # as the thesis has it
@@ -327,7 +329,7 @@ def test_judges_that_agree_and_one_that_does_not():
     ]
     two = scores([row for row in rows if row[2] != "random"])
     result = (agreement(frame, resamples=200) for frame in (two, scores(rows)))
-    table, whole = (one.set_index(["measure", "judge"])["value"] for one in result)
+    table, whole = (entry.set_index(["measure", "judge"])["value"] for entry in result)
     assert table["alpha", "all"] > 0.6
     assert table["icc", "all"] > 0.8
     assert table["retest", "a"] == pytest.approx(1.0)
@@ -351,9 +353,9 @@ def test_agreement_is_alpha_of_medians_or_says_why_it_is_undefined():
     table = agreement(scores(rows), resamples=50).set_index(["measure", "judge"])
     assert table.loc[("alpha", "all"), "value"] == pytest.approx(1 - (1 / 3) / 6.6)
     assert table.loc[("retest", "a"), "reason"] == "fewer than two samples"
-    one = agreement(scores([("m", "0", "a", 0, 1), ("m", "1", "a", 0, 2)]), resamples=50)
-    assert one["value"].isna().all()
-    assert one["reason"].notna().all()
+    alone = agreement(scores([("m", "0", "a", 0, 1), ("m", "1", "a", 0, 2)]), resamples=50)
+    assert alone["value"].isna().all()
+    assert alone["reason"].notna().all()
     equal = [("m", str(i), judge, 0, 4) for i in range(5) for judge in "ab"]
     table = agreement(scores(equal), resamples=50).set_index("measure")
     assert table.loc["alpha", "reason"] == "all scores are equal"

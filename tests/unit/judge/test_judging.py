@@ -62,11 +62,11 @@ def test_every_dialogue_is_scored_for_every_construct_and_nothing_is_asked_twice
     assert server.chats == 6 * 3 * 2  # dialogues x constructs x samples
     scores = judging.scores_of(run)
     assert set(scores) == {(d.model_name, d.session_id) for d in simulate.dialogues(run)}
-    for found in scores.values():
-        assert set(found["judge"]) == CONSTRUCTS
-        assert found["scores"] == 6
-        assert found["missing"] == 0
-        assert all(1 <= value <= 5 for value in found["judge"].values())
+    for outcome in scores.values():
+        assert set(outcome["judge"]) == CONSTRUCTS
+        assert outcome["scores"] == 6
+        assert outcome["missing"] == 0
+        assert all(1 <= value <= 5 for value in outcome["judge"].values())
     assert len(judging.score_table(run)) == len([*tables.read_jsonl(folder / "llm_calls.jsonl")]) == 36
     row = judging.usage(run)[["role", "model", "calls", "failed"]].iloc[0]
     assert row.tolist() == ["judge", "ollama:j:1", 36, 0]
@@ -90,10 +90,10 @@ def test_a_reply_that_stays_unreadable_is_missing_and_counted(run, server):
         "Five points!" if mute in schema["properties"] else by_rule(prompt, schema, seed)
     )
     judge(run, server)
-    for found in judging.scores_of(run).values():
-        assert found["judge"]["coherence"] is None is not found["judge"]["proactiveness"]
-        assert found["scores"] == 3
-        assert found["missing"] == 1
+    for outcome in judging.scores_of(run).values():
+        assert outcome["judge"]["coherence"] is None is not outcome["judge"]["proactiveness"]
+        assert outcome["scores"] == 3
+        assert outcome["missing"] == 1
     table = judging.score_table(run)
     assert table.loc[table["score"].isna(), "flag"].tolist() == ["unreadable"] * 6
     assert runs.read_manifest("movies", run)["stages"]["judge"]["counts"]["missing"] == 6
@@ -225,7 +225,7 @@ def test_a_later_judge_joins_the_earlier_ones(run, server):
     entry = runs.read_manifest("movies", run)["stages"]["judge"]
     assert entry["parameters"]["judges"] == ["ollama:j:1", "ollama:k:1"]
     assert [entry["inputs"][f"weights of ollama:{name}:1"] for name in "jk"] == ["a" * 64, "b" * 64]
-    assert {found["scores"] for found in judging.scores_of(run).values()} == {6}
+    assert {outcome["scores"] for outcome in judging.scores_of(run).values()} == {6}
 
 
 def test_judges_that_were_asked_otherwise_or_saw_less_are_kept_apart(run, server):
@@ -278,7 +278,7 @@ def test_a_later_judge_that_fails_takes_nothing_from_the_earlier_one(run, server
     assert judging.scores_of(run) == scores
     assert set(judging.score_table(run)["judge"]) == {"ollama:j:1"}
     judge(run, server, ["ollama:k:1"])
-    assert {found["scores"] for found in judging.scores_of(run).values()} == {6}
+    assert {outcome["scores"] for outcome in judging.scores_of(run).values()} == {6}
 
 
 def test_scores_of_dialogues_that_are_gone_do_not_outlive_a_failure(run, server):

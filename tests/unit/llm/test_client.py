@@ -34,7 +34,9 @@ OUTCOMES = {
     "truncate": "!prompt cut",
 }
 OWN = ("no_done", "hang", "endless", "drip", "noise", "empty", "500", "503", "think")  # asked of Ollama alone
-PAIRS = [("ollama:tiny", one) for one in OUTCOMES] + [("openai:m", one) for one in OUTCOMES if one not in OWN]
+PAIRS = [("ollama:tiny", entry) for entry in OUTCOMES] + [
+    ("openai:m", entry) for entry in OUTCOMES if entry not in OWN
+]
 
 
 def ask(text=PROMPT, **rest):
@@ -124,13 +126,13 @@ def test_other_weights_under_the_same_name_are_asked_anew(tmp_path):
 
 
 def test_several_servers_share_the_work_and_one_may_die():
-    with OllamaServer(delay=0.01) as one, OllamaServer(delay=0.01) as two:
-        llm = LLM("ollama:tiny", host=f"{one.url},{two.url}", slots=2, retry=QUICK)
+    with OllamaServer(delay=0.01) as first, OllamaServer(delay=0.01) as two:
+        llm = LLM("ollama:tiny", host=f"{first.url},{two.url}", slots=2, retry=QUICK)
         llm.gather([ask(f"{PROMPT}{i}") for i in range(8)])
-        assert one.chats > 0
+        assert first.chats > 0
         assert two.chats > 0
-        assert one.chats + two.chats == 8
-        one.__exit__()
+        assert first.chats + two.chats == 8
+        first.__exit__()
         replies = llm.gather([ask(f"{PROMPT}again {i}") for i in range(8)])
         llm.close()
     assert {reply.endpoint for reply in replies if isinstance(reply, Reply)} == {two.url}

@@ -23,25 +23,40 @@ ROW = {"role": "crs", "model": "m", "cache_hit": False, "error": None, "tokens_i
 TEXT = (ROOT / "docs" / "running-llms.md").read_text(encoding="utf-8")
 
 
+def hours(calls, at_once, cost):
+    """The hours of the calls of one model."""
+    return estimate([Work("crs", "m", calls, at_once)], {("crs", "m"): cost})["hours"][0]
+
+
 def test_hours_are_calls_times_seconds_over_those_really_at_once():
-    known = {("crs", "m"): Cost(500.0, 60.0, 2.0, 8), ("judge", "j"): Cost(2000.0, 80.0, 6.0, 9)}
+    assert hours(20_000, 8, Cost(500.0, 60.0, 2.0, 8)) == pytest.approx(20_000 * 2 / 8 / 3600)
+    three_waited_for_one_slot = Cost(500.0, 60.0, 3.0, 3.0)
+    assert hours(3600, 1, three_waited_for_one_slot) == pytest.approx(3.0)
+    assert hours(3600, 3, three_waited_for_one_slot) == pytest.approx(1.0)
+    assert hours(3600, 16, three_waited_for_one_slot) == pytest.approx(1.0)
+
+
+def test_the_last_row_holds_the_sum_of_all():
+    prices = {("crs", "m"): Cost(500.0, 60.0, 2.0, 8), ("judge", "j"): Cost(2000.0, 80.0, 6.0, 9)}
     work = [Work("crs", "m", 20_000, at_once=8), Work("judge", "j", 3_000, at_once=5)]
-    crs, judge, everything = estimate(work, known).to_dict("records")
-    assert crs["hours"] == pytest.approx(20_000 * 2 / 8 / 3600)  # 1.39
-    assert judge["hours"] == pytest.approx(3_000 * 6 / 5 / 3600)  # 1.00
+    crs, judge, everything = estimate(work, prices).to_dict("records")
+    assert judge["hours"] == pytest.approx(3_000 * 6 / 5 / 3600)
     assert everything["hours"] == pytest.approx(crs["hours"] + judge["hours"])
     assert everything["calls"] == 23_000
     assert everything["tokens_in"] == 10.0 + 6.0
     assert everything["tokens_out"] == 1.2 + 0.24
-    three_waited_for_one_slot = {("crs", "m"): Cost(500.0, 60.0, 3.0, 3.0)}
-    hours = [estimate([Work("crs", "m", 3600, n)], three_waited_for_one_slot)["hours"][0] for n in (1, 3, 16)]
-    assert hours == pytest.approx([3.0, 1.0, 1.0])
+
+
+def test_what_a_model_takes_is_null_where_no_log_tells():
+    table = estimate([Work("crs", "m", 10), Work("user", "u", 5)], {("crs", "m"): Cost(1, 1, 1)})
+    assert table["calls"].tolist() == [10, 5, 15]
+    assert table["hours"].isna().tolist() == [False, True, True]
+
+
+def test_how_many_calls_were_under_way():
     spans = [(0.0, 2.0), (0.0, 2.0), (1.0, 2.0), (10.0, 2.0)]  # busy from 0 to 3 and from 10 to 12
     assert under_way({"began": start, "seconds_all": long} for start, long in spans) == 8 / 5
     assert under_way([]) == 1.0
-    table = estimate([Work("crs", "m", 10), Work("user", "u", 5)], {("crs", "m"): Cost(1, 1, 1)})
-    assert table["calls"].tolist() == [10, 5, 15]
-    assert [math.isnan(hours) for hours in table["hours"]] == [False, True, True]
 
 
 def test_a_pilot_on_one_slot_foretells_the_whole(tmp_path):
@@ -50,8 +65,8 @@ def test_a_pilot_on_one_slot_foretells_the_whole(tmp_path):
     server = OllamaServer(delay=0.05, slots=1)
     with server, LLM("ollama:tiny", host=server.url, slots=4, recorder=recorder) as llm:
         llm.gather(requests)
-    known = costs(recorder.rows())
-    seconds = estimate([Work("crs", "ollama:tiny", 100, at_once=16)], known)["hours"][0] * 3600
+    prices = costs(recorder.rows())
+    seconds = estimate([Work("crs", "ollama:tiny", 100, at_once=16)], prices)["hours"][0] * 3600
     assert seconds >= 0.99 * 100 * 0.05  # one call after the other takes 5 s, however many wait
 
 
@@ -86,12 +101,12 @@ def test_an_agents_calls_are_taken_from_the_log_and_costs_are_those_of_a_mode():
             ("closed:m", 1, 0, 900),
         ]
     ]
-    known = costs(rows)
-    assert known["crs", "agent:m"].a_turn == 1.5
-    assert known["crs", "agent:m"].tokens_in == 200
-    assert known["crs", "closed:m"].a_turn == 1
-    assert known["crs", "closed:m"].tokens_in == 900
-    table = estimate([Work("crs", "agent:m", 600, turns=100), Work("crs", "free:m", 100)], known)
+    prices = costs(rows)
+    assert prices["crs", "agent:m"].a_turn == 1.5
+    assert prices["crs", "agent:m"].tokens_in == 200
+    assert prices["crs", "closed:m"].a_turn == 1
+    assert prices["crs", "closed:m"].tokens_in == 900
+    table = estimate([Work("crs", "agent:m", 600, turns=100), Work("crs", "free:m", 100)], prices)
     assert list(table["calls"]) == [150, 100, 250]  # of at most 600
     assert table["tokens_in"][0] == 150 * 200 / 1e6
     assert math.isnan(table["hours"][1])
@@ -130,18 +145,18 @@ def test_all_that_is_missing_is_said_at_once():
                     Need("user", "olama:tiny"),
                 ]
             )
-    said = str(caught.value)
-    assert "7 things are missing" in said
-    assert "did you mean 'gemma:2b'" in said
-    assert "ollama pull gemma:7b" in said
-    assert "context of 4096 tokens, num_ctx asks for 8192" in said
-    assert "set num_ctx to 5096 or more" in said  # 5000 of prompt + 96 of answer
-    assert "is 0.3.14" in said
-    assert "update it to 0.5.0" in said
-    assert "serves gemma:2b, not vicuna" in said
-    assert "127.0.0.1:1" in said
-    assert "did you mean 'ollama'" in said
-    assert len(said.splitlines()) == 8
+    sentence = str(caught.value)
+    assert "7 things are missing" in sentence
+    assert "did you mean 'gemma:2b'" in sentence
+    assert "ollama pull gemma:7b" in sentence
+    assert "context of 4096 tokens, num_ctx asks for 8192" in sentence
+    assert "set num_ctx to 5096 or more" in sentence  # 5000 of prompt + 96 of answer
+    assert "is 0.3.14" in sentence
+    assert "update it to 0.5.0" in sentence
+    assert "serves gemma:2b, not vicuna" in sentence
+    assert "127.0.0.1:1" in sentence
+    assert "did you mean 'ollama'" in sentence
+    assert len(sentence.splitlines()) == 8
 
 
 @pytest.mark.parametrize(
@@ -184,8 +199,8 @@ def test_addresses_that_cannot_be_used_are_refused(values):
 @pytest.mark.subprocess
 def test_a_list_of_servers_in_the_environment_reaches_all_of_them():
     ask = "from crs_lib.llm.preflight import Need, preflight; print(len(preflight([Need('crs', 'ollama:tiny')])))"
-    with OllamaServer() as one, OllamaServer() as two:
-        hosts = {"OLLAMA_HOST": f"{one.url},{two.url}".replace("http://", "")}
+    with OllamaServer() as first, OllamaServer() as two:
+        hosts = {"OLLAMA_HOST": f"{first.url},{two.url}".replace("http://", "")}
         command = [sys.executable, "-c", ask]
         done = subprocess.run(command, env=os.environ | hosts, capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.returncode) == ("1", 0), done.stderr
@@ -205,11 +220,11 @@ def test_backends_and_numbers_are_those_of_the_code():
     assert specs == {*BACKENDS.names()} - {"scripted"}  # that of the tests
     policy = Retry()
     words = " ".join(TEXT.split())
-    for said in (
+    for sentence in (
         f"up to {policy.waits} more times, after pauses of {policy.first} s that double up to {policy.longest:g} s",
         f"at once, up to {policy.seeds} more times",
         f"`num_ctx` is {DEFAULTS['num_ctx']} unless",
         f"bounded at {TEXT_LIMIT:,} characters",
         f"shortened at {TURN_LIMITS[0]:,} characters",
     ):
-        assert said in words
+        assert sentence in words

@@ -44,7 +44,7 @@ DRIPS = {
 ECHOES = {
     "plain": KEY,
     "percent": quote(KEY, safe=""),
-    "escaped": "".join(f"\\u{ord(one):04x}" for one in KEY),
+    "escaped": "".join(f"\\u{ord(entry):04x}" for entry in KEY),
     "base64": base64.b64encode(f"Bearer {KEY}".encode()).decode(),
     "shifted": base64.b64encode(f"u:{KEY}!".encode()).decode(),
     "url": base64.urlsafe_b64encode(KEY.encode()).decode(),

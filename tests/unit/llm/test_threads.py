@@ -200,8 +200,8 @@ def test_whatever_may_change_an_answer_changes_its_address_and_who_asks_does_not
     addresses += [key("other", {}, BASE), key("d", {"think": True}, BASE), key("d", {"think": None}, BASE)]
     assert len({*addresses}) == len(addresses)
     assert key("d", {}, replace(BASE, role="judge", tags={"session": 9})) == key("d", {}, BASE)
-    one, other = (replace(BASE, options=options) for options in ({"b": 1, "a": 2}, {"a": 2, "b": 1}))
-    assert key("d", {}, one) == key("d", {}, other)
+    same, other = (replace(BASE, options=options) for options in ({"b": 1, "a": 2}, {"a": 2, "b": 1}))
+    assert key("d", {}, same) == key("d", {}, other)
 
 
 def test_a_hit_is_the_reply_without_its_costs(tmp_path):

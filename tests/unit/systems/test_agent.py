@@ -58,8 +58,8 @@ def one_turn(tools, backend="ollama", answer=choose, **settings):
         return made(server, backend, **settings).reply(1, WISH, {}), server.bodies
 
 
-def titles(found):
-    return [TEN.items[item].title for item in found.items]
+def titles(outcome):
+    return [TEN.items[item].title for item in outcome.items]
 
 
 def search(**arguments):
@@ -74,10 +74,10 @@ def test_a_search_finds_all_films_that_meet_everything_and_names_unknown_values(
     assert titles(search(text="a clerk"))[0] == "Her"
     assert len(search(text="a clerk").items) == 9
     assert search(genre="", actor=None, without=[]).items == search().items
-    found = search(genre="Western", actor="Ada Quill")
-    assert found.items == ()
-    assert found.notes == ("no movie has genre 'Western'",)
-    assert not found.fault
+    outcome = search(genre="Western", actor="Ada Quill")
+    assert outcome.items == ()
+    assert outcome.notes == ("no movie has genre 'Western'",)
+    assert not outcome.fault
 
 
 @pytest.mark.parametrize(
@@ -92,10 +92,10 @@ def test_a_search_finds_all_films_that_meet_everything_and_names_unknown_values(
     ],
 )
 def test_a_call_that_cannot_be_understood_finds_nothing_and_says_why(name, arguments, fault):
-    found = agent.search(TEN, ToolCall(name, arguments), "bm25")
-    assert fault in found.fault
-    assert found.items == ()
-    assert found.arguments == arguments
+    outcome = agent.search(TEN, ToolCall(name, arguments), "bm25")
+    assert fault in outcome.fault
+    assert outcome.items == ()
+    assert outcome.arguments == arguments
 
 
 @pytest.mark.parametrize("backend", ["ollama", "openai"])

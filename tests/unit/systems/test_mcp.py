@@ -43,7 +43,7 @@ def test_an_agent_finds_films_through_two_tools_with_schemas_and_structured_resu
     items = [SAMPLE.items[i] for i in SAMPLE.query({"genre": "Comedy"}).items.tolist()]
     wanted = {item.item_id for item in items if item.year <= 1930}
     assert comedies.structured_content["found"] == len(wanted) > 0
-    assert {one["id"] for one in comedies.structured_content["films"]} == wanted
+    assert {entry["id"] for entry in comedies.structured_content["films"]} == wanted
     assert none.structured_content["films"] == []
     assert "no movie has genre" in none.structured_content["notes"][0]
     assert film.structured_content["title"] == "Metropolis" == json.loads(film.content[0].text)["title"]

@@ -51,10 +51,14 @@ def test_closed_shows_the_same_films_at_every_turn_and_they_answer_every_wish():
     world = with_model(lambda request: answer("Hm.", on_offer(request)[:1]))
     talk("closed:scripted", world=world)
     firsts = [request.messages[0] for request in asked(world)]
-    assert len({one.content for one in firsts}) == 1
+    assert len({entry.content for entry in firsts}) == 1
     assert firsts[0].role == "system"
     assert len(shown(firsts[0])) == 30
-    assert [one.role for one in asked(world)[2].messages] == ["system", *["user", "assistant"] * 2, "user"]
+    assert [entry.role for entry in asked(world)[2].messages] == [
+        "system",
+        *["user", "assistant"] * 2,
+        "user",
+    ]
     world = with_model(lambda request: answer("Hm."))
     config = simulate.SimulateConfig(systems=["oracle"], n_turns=12)
     for session in range(6):
@@ -108,7 +112,7 @@ def test_the_oracle_of_a_mode_makes_the_most_of_its_list_and_needs_no_model(mode
     for session in range(4):
         for pair in simulate.session(world, f"{mode}:oracle", session, config).pairs():
             wishes = [pair.user.user_meta[name] for name in ("constraints", "avoid")]
-            shown = [SAMPLE.id_index[one] for one in pair.system.meta["rec_ids"]]
+            shown = [SAMPLE.id_index[entry] for entry in pair.system.meta["rec_ids"]]
             assert len({systems.n_met(SAMPLE, item, *wishes) for item in shown}) <= 1
             judged += len(shown)
     assert judged > 20
@@ -117,8 +121,10 @@ def test_the_oracle_of_a_mode_makes_the_most_of_its_list_and_needs_no_model(mode
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_reminder_that_the_latest_wishes_count_stands_where_it_is_asked_for(mode):
-    (_, (bare,)), (_, (told,)) = (said_once(mode, latest=latest) for latest in (False, True))
-    more = [words for words in told.messages[0].content.split("\n") if words not in bare.messages[0].content]
+    (_, (bare,)), (_, (described,)) = (said_once(mode, latest=latest) for latest in (False, True))
+    more = [
+        words for words in described.messages[0].content.split("\n") if words not in bare.messages[0].content
+    ]
     assert len(more) == 1
     assert "latest wishes" in more[0]
 
@@ -170,10 +176,10 @@ def test_titles_are_looked_up_foreign_ones_counted_and_in_plain_text_those_asked
     assert "offered_ids" not in reply.extra
     asked_about = SAMPLE.items[0]
     other = SAMPLE.items[5]
-    said = f"{asked_about.title} ({asked_about.year}) is funny. See {other.title} ({other.year}) or Lamps (1987)."
+    speech = f"{asked_about.title} ({asked_about.year}) is funny. See {other.title} ({other.year}) or Lamps (1987)."
     settings = {"structured": False, "listed": 1, "retriever": "bm25"}
     for mode in ("free", "rag"):
-        reply, (request,) = said_once(mode, f"Is {asked_about.title} funny?", [said], **settings)
+        reply, (request,) = said_once(mode, f"Is {asked_about.title} funny?", [speech], **settings)
         wanted = {other.item_id} | {asked_about.item_id} & {*reply.extra.get("offered_ids", [])}
         assert {SAMPLE.items[item].item_id for item in reply.items} == wanted
         assert reply.hallucinated == ("Lamps",)
@@ -202,7 +208,7 @@ def test_films_go_by_title_and_year_or_by_numbers_in_the_earlier_form(catalog):
         offer = modes.ModelSystem(world, 7, 0, "closed:scripted", "scripted").offered(everything)
         assert len({*offer.names}) == len(catalog)
         numbers = tuple(str(position + 1) for position in everything)
-        titles = tuple(f"{one.title} ({one.year})" for one in catalog.items)
+        titles = tuple(f"{entry.title} ({entry.year})" for entry in catalog.items)
         assert offer.names == (titles if form == "brief" else numbers)
         marks = titles if form == "brief" else [f"[{number}] " for number in numbers]
         lines = offer.lines(catalog).splitlines()
@@ -227,7 +233,7 @@ def test_a_spec_names_mode_backend_and_model_and_a_bare_backend_is_worded():
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "described"),
     [
         ("closed", "needs a backend and its model after a colon"),
         ("closed:olama:x", "unknown LLM backend 'olama:x'; did you mean 'ollama'"),
@@ -235,8 +241,8 @@ def test_a_spec_names_mode_backend_and_model_and_a_bare_backend_is_worded():
         ("free:template:x", "write it like template"),
     ],
 )
-def test_a_spec_without_a_model_is_refused(spec, told):
-    refused(told, systems.check, [spec])
+def test_a_spec_without_a_model_is_refused(spec, described):
+    refused(described, systems.check, [spec])
 
 
 def on_offer(request, otherwise=()):
@@ -254,8 +260,8 @@ def random_films(request):
 
 
 def copies_the_user(request):
-    said = request.messages[-1].content.split("The user says:\n")[-1]
-    return answer(said[:600], on_offer(request)[:3])
+    speech = request.messages[-1].content.split("The user says:\n")[-1]
+    return answer(speech[:600], on_offer(request)[:3])
 
 
 TRIVIAL = {"first": first_film, "random": random_films, "copy": copies_the_user}
@@ -265,7 +271,9 @@ RETRIEVERS = ("bm25", "dense:hashing", "hybrid:hashing")
 def headline(spec, world):
     dialogues = [talk(spec, session, 8, world) for session in range(30)]
     scored = Scorer(GROUNDER, conventions.get("default")).score_many(dialogues)
-    return [np.nanmean([one.session[name] for one in scored]) for name in ("normalised_gain", "found_at_3")]
+    return [
+        np.nanmean([entry.session[name] for entry in scored]) for name in ("normalised_gain", "found_at_3")
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -306,8 +314,8 @@ def test_a_copied_prompt_is_asked_for_once_more_then_logged_and_the_form_has_no_
     assert second.extra["copied_prompt"] is True
     seeds = [request.seed for request in asked(world)]
     assert len(seeds) == 4 == len(set(seeds))
-    for one, again in zip(asked(world)[::2], asked(world)[1::2], strict=True):
-        assert one.messages == again.messages
+    for entry, again in zip(asked(world)[::2], asked(world)[1::2], strict=True):
+        assert entry.messages == again.messages
         assert again.options["temperature"] == max(modes.AGAIN, heat)
     _, (request,) = said_once(mode, answers=[answer("Fine.")])
     form = request.messages[0].content.splitlines()[-1]

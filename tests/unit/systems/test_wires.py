@@ -123,7 +123,7 @@ def test_each_protocol_sends_the_conversation_in_its_own_form():
     assert path == "/v1/chat/completions"
     assert own == "/deployed/chat"
     assert set(value) == {"model", "messages"}
-    assert [(one["role"], one["content"]) for one in value["messages"]] == [
+    assert [(entry["role"], entry["content"]) for entry in value["messages"]] == [
         ("user", "1, 1"),
         ("assistant", "You said: 1, 1"),
         ("user", "1, 2"),
@@ -167,13 +167,13 @@ def test_the_items_of_ievalm_are_mapped_by_title_and_the_unmapped_counted():
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "line"),
     [
         ({"choices": []}, "garbled"),
         ({"choices": [{"message": {"content": None}}]}, "wrong answer"),
         ("[1", "garbled"),
     ],
 )
-def test_an_answer_that_never_follows_the_protocol_fails_with_its_words(value, told):
-    with Other(lambda *_: (200, value, None)) as server, FAST() as programs, failing(told):
+def test_an_answer_that_never_follows_the_protocol_fails_with_its_words(value, line):
+    with Other(lambda *_: (200, value, None)) as server, FAST() as programs, failing(line):
         conversation(programs, f"openai-chat:{server.url}", 1, 1)

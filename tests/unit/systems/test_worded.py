@@ -48,9 +48,9 @@ def structured(text, request, pick=1):
 )
 def test_titles_are_found_by_how_they_are_written(world, text, result):
     unknown = world.grounder.unknown_titles(text, world.grounder.titles(text))
-    assert [one.title for one in unknown] == result
-    for one in unknown:
-        assert text[one.start : one.end] == one.title
+    assert [entry.title for entry in unknown] == result
+    for entry in unknown:
+        assert text[entry.start : entry.end] == entry.title
 
 
 def test_foreign_titles_are_told_from_the_users_words_and_cut_by_whole_sentences(world):
@@ -74,7 +74,7 @@ def test_a_structured_reply_recommends_what_its_ids_say(world):
     assert [world.catalog.items[i].item_id for i in reply.items] == offered[:2]
     assert reply.extra["offered_ids"] == offered
     assert len(offered) == 4
-    films = [world.catalog.items[world.catalog.id_index[one]] for one in offered]
+    films = [world.catalog.items[world.catalog.id_index[entry]] for entry in offered]
     assert all("Comedy" in film.values["genre"] for film in films)
 
 
@@ -83,7 +83,7 @@ FITS = "Metropolis (1927) fits."
 
 
 @pytest.mark.parametrize(
-    ("answers", "rule", "text", "foreign", "enforced"),
+    ("answers", "options", "text", "foreign", "enforced"),
     [
         ([BAD], {}, BAD, ("Lamps of Nowhere",), None),  # logged, and left alone
         ([BAD, "Metropolis (1927)."], {"enforce": True}, "Metropolis (1927).", (), "asked again"),
@@ -97,8 +97,8 @@ FITS = "Metropolis (1927) fits."
         ),  # no room to ask
     ],
 )
-def test_foreign_titles_are_logged_asked_about_or_cut(world, answers, rule, text, foreign, enforced):
-    own = with_model(answers, structured=False, **rule)
+def test_foreign_titles_are_logged_asked_about_or_cut(world, answers, options, text, foreign, enforced):
+    own = with_model(answers, structured=False, **options)
     reply = systems.create("scripted", own, 7, 0).reply(1, WISH, {})
     assert reply.text.startswith(text)
     assert BAD not in reply.text.removeprefix(text)
@@ -143,7 +143,7 @@ def test_a_full_context_is_no_reason_to_lose_an_enforced_session(world):
     assert logs[-1]["utterances_left_out"] > 0
     again = [request for request in asked(own) if len(request.messages) == 3]
     assert len(again) == 20
-    assert all(len(one.messages[1].content) <= 2000 for one in again)
+    assert all(len(entry.messages[1].content) <= 2000 for entry in again)
 
 
 def test_a_reply_that_stopped_at_its_length_says_so_and_a_model_that_fails_or_is_not_given_raises(world):
