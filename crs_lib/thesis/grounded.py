@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice, pairwise
-from operator import or_
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.metrics import composite, constructs, overlap
+from crs_lib.metrics.composite import Recovery
 from crs_lib.metrics.conventions import Convention
 from crs_lib.metrics.records import Scores
 from crs_lib.thesis.catalog import ThesisCatalog
@@ -23,11 +23,11 @@ from crs_lib.thesis.tables import ALIASES, MEANS, METRICS, detail, mean_of, spre
 
 __all__ = ["ALIASES", "METRICS", "GroundedScorer"]
 _WORD = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)?")
-_KEPT = bytes(c if c in b"abcdefghijklmnopqrstuvwxyz0123456789'" else 32 for c in range(256))
-_SIGNALS = {"combined": ("topic_recovery_rate", "avg_recovery_delay"),
-            "cosine": ("recovery_rate_cosine", "avg_recovery_delay_cosine")}  # fmt: skip
+_LETTERS = b"abcdefghijklmnopqrstuvwxyz0123456789'"
+_PLAIN = bytes(code if code in _LETTERS else 32 for code in range(256))
 _Row = dict[str, Any]
 _Codes = frozenset[int]
+_Wishes = tuple[tuple[str, str], ...]  # field and value
 
 
 class _GroundedTurn(NamedTuple):
@@ -39,6 +39,13 @@ class _GroundedTurn(NamedTuple):
     gold: _Codes
     echo: float
     alike: float
+
+
+class _Recoveries(NamedTuple):
+    """When each shift was recovered: by overlap or similarity of concepts, and by similarity alone."""
+
+    combined: list[Recovery]
+    cosine: list[Recovery]
 
 
 @dataclass(eq=False)
@@ -61,71 +68,92 @@ class GroundedScorer:
     def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]:
         """The scores of each dialogue; the answer does not depend on which are given together."""
         pairs = [pair for dialogue in dialogues for pair in dialogue.pairs()]
-        said = list(dict.fromkeys(turn.text for pair in pairs for turn in (pair.user, pair.system)))
-        wished = [_wishes(pair) for pair in pairs]
-        looked_up = list(dict.fromkeys([*said, *(value for wishes in wished for _, value in wishes or ())]))
+        texts: dict[str, None] = {}
+        values: dict[str, None] = {}
+        for pair in pairs:
+            texts[pair.user.text] = texts[pair.system.text] = None
+            for _, value in _wishes(pair) or ():
+                values[value] = None
+        said = list(texts)
+        looked_up = list({**texts, **values})
         concepts = dict(zip(looked_up, self.extractor.sets(looked_up), strict=True))
-        field, words = self.extractor.space.field, {text: _words_of(text) for text in said}
-        meant = {  # without a log the user's own words stand for what is wished
-            wishes: frozenset(c for name, value in wishes for c in concepts[value] if field[c] == name)
-            for wishes in dict.fromkeys(wished)
-            if wishes is not None
-        }
-        turns = (
-            _GroundedTurn(
-                pair, concepts[user], concepts[system], concepts[user] if wishes is None else meant[wishes],
-                overlap.copied_share(words[system], words[user], self.convention.copy_orders), alike,
-            )
-            for pair, wishes, alike in zip(pairs, wished, self._similarities(said, pairs), strict=True)
-            for user, system in [(pair.user.text, pair.system.text)]
-        )  # fmt: skip
-        return [self._score(dialogue, list(islice(turns, len(dialogue.pairs())))) for dialogue in dialogues]
+        words = {text: _words_of(text) for text in said}
+        turns = []
+        for pair, alike in zip(pairs, self._similarities(said, pairs), strict=True):
+            user, system = pair.user.text, pair.system.text
+            echo = overlap.copied_share(words[system], words[user], self.convention.copy_orders)
+            gold = self._gold(pair, concepts)
+            turns.append(_GroundedTurn(pair, concepts[user], concepts[system], gold, echo, alike))
+        scores = []
+        first = 0
+        for dialogue in dialogues:
+            end = first + len(dialogue.pairs())
+            scores.append(self._score(dialogue, turns[first:end]))
+            first = end
+        return scores
+
+    def _gold(self, pair: Pair, concepts: dict[str, _Codes]) -> _Codes:
+        """The concepts that are wished; without a log the user's own words stand for them."""
+        wishes = _wishes(pair)
+        if wishes is None:
+            return concepts[pair.user.text]
+        field = self.extractor.space.field
+        gold: set[int] = set()
+        for name, value in wishes:
+            gold.update(code for code in concepts[value] if field[code] == name)
+        return frozenset(gold)
 
     def _similarities(self, said: Sequence[str], pairs: Sequence[Pair]) -> list[float]:
         if self.space is None or not pairs:
             return [math.nan] * len(pairs)
         row = {text: number for number, text in enumerate(said)}
-        users, systems = [row[p.user.text] for p in pairs], [row[p.system.text] for p in pairs]
+        users = [row[pair.user.text] for pair in pairs]
+        systems = [row[pair.system.text] for pair in pairs]
         return list(cosines(self.space.rows(said), users, systems).tolist())
 
     def _score(self, dialogue: Dialogue, turns: Sequence[_GroundedTurn]) -> Scores:
-        convention = self.convention
-        head: _Row = {"model": dialogue.model_name, "session_id": dialogue.session_id}
-        rows = [head | self._turn(turn) for turn in turns]
+        who: _Row = {"model": dialogue.model_name, "session_id": dialogue.session_id}
+        rows = [who | self._turn(turn) for turn in turns]
         shifts = [turn for turn in dialogue.shift_turns() if 1 <= turn <= len(turns)]
+        recoveries = self._recoveries(rows, shifts)
+        session = {**who, "convention": self.convention.name, **self._session(turns, rows, recoveries)}
+        session["detail"]["segments"] = self._segments(turns, shifts)
+        session["detail"]["shift_points"] = shifts
+        return Scores(rows, [who | row for row in _shift_rows(recoveries)], session)
+
+    def _recoveries(self, rows: Sequence[_Row], shifts: Sequence[int]) -> _Recoveries:
+        convention = self.convention
         alike = [row["context_retention"] >= convention.recovery_cr for row in rows]
-        named = [row["cross_coherence"] >= convention.recovery_cc for row in rows]
+        either = []
+        for row, is_alike in zip(rows, alike, strict=True):
+            either.append(row["cross_coherence"] >= convention.recovery_cc or is_alike)
         how: Any = {"window": convention.window, "within_segment": convention.within_segment}
-        signals = {"combined": list(map(or_, named, alike)), "cosine": alike}
-        found = {name: composite.after_shifts(shifts, met, **how) for name, met in signals.items()}
-        by_shift = []
-        for both in zip(*found.values(), strict=True):
-            shift = head | {"turn": both[0].turn, "watched": both[0].watched}
-            for name, one in zip(found, both, strict=True):
-                shift |= {f"delay_{name}": one.delay, f"recovered_{name}": one.recovered}
-            by_shift.append(shift)
-        session = head | {"convention": convention.name} | self._session(turns, rows, found)
-        session["detail"] |= {"segments": self._segments(turns, shifts), "shift_points": shifts}
-        return Scores(rows, by_shift, session)
+        combined = composite.after_shifts(shifts, either, **how)
+        return _Recoveries(combined, composite.after_shifts(shifts, alike, **how))
 
     def _turn(self, turn: _GroundedTurn) -> _Row:
         convention, user, system = self.convention, turn.user, turn.system
-        slots = overlap.agreement(turn.gold, system)
         cc = overlap.jaccard(user, system, empty=convention.empty)
         cr = overlap.idf_cosine(user, system, self._idf, empty=convention.empty)
-        keys = self.extractor.space.keys
-        return {
-            "turn": turn.pair.turn, "stage": str(turn.pair.user.user_meta.get("stage", "")),
-            "cross_coherence": cc, "context_retention": cr, "topic_interference": turn.echo,
-            "topic_adaptation_score": composite.tas(cc, cr, turn.echo, convention.tas, clip=convention.clip),
-            "clipped": convention.clip and abs(composite.tas(cc, cr, turn.echo, convention.tas)) > 1,
-            "both_empty": not user and not system,
-            "undefined": overlap.BOTH_EMPTY if math.isnan(cc) else "",
-            "semantic_similarity": turn.alike,
-            **{f"slot_{name}": value for name, value in slots._asdict().items()},
-            "recommendation_satisfaction": self._satisfaction(turn),
-            "missing_concepts": keys(user - system), "hallucinated_concepts": keys(system - user),
-        }  # fmt: skip
+        unclipped = composite.tas(cc, cr, turn.echo, convention.tas)
+        row: _Row = {"turn": turn.pair.turn, "stage": str(turn.pair.user.state.stage)}
+        row["cross_coherence"] = cc
+        row["context_retention"] = cr
+        row["topic_interference"] = turn.echo
+        row["topic_adaptation_score"] = self._tas(cc, cr, turn.echo)
+        row["clipped"] = convention.clip and abs(unclipped) > 1
+        row["both_empty"] = not user and not system
+        row["undefined"] = overlap.BOTH_EMPTY if math.isnan(cc) else ""
+        row["semantic_similarity"] = turn.alike
+        for name, value in overlap.agreement(turn.gold, system)._asdict().items():
+            row[f"slot_{name}"] = value
+        row["recommendation_satisfaction"] = self._satisfaction(turn)
+        row["missing_concepts"] = self.extractor.space.keys(user - system)
+        row["hallucinated_concepts"] = self.extractor.space.keys(system - user)
+        return row
+
+    def _tas(self, cc: float, cr: float, copying: float) -> float:
+        return composite.tas(cc, cr, copying, self.convention.tas, clip=self.convention.clip)
 
     def _satisfaction(self, turn: _GroundedTurn) -> float:
         """The best recommended film's idf-weighted share of the constraints, in [0, 1]; 0 without either.
@@ -134,64 +162,97 @@ class GroundedScorer:
         titles = turn.pair.system.meta.get("rec_titles") or ()
         if not turn.gold or not titles:
             return 0.0
-        met = (turn.gold & self._of_title.get(str(title), frozenset()) for title in titles)
-        return max(map(self._weight, met)) / self._weight(turn.gold)
+        weights = []
+        for title in titles:
+            weights.append(self._weight(turn.gold & self._of_title.get(str(title), frozenset())))
+        return max(weights) / self._weight(turn.gold)
 
     def _weight(self, codes: _Codes) -> float:
         """Sum of the idf weights of concepts, rounded once: their order does not matter."""
         return math.fsum(map(self._idf.__getitem__, codes))
 
-    def _session(
-        self, turns: Sequence[_GroundedTurn], rows: Sequence[_Row], found: dict[str, list[composite.Recovery]]
-    ) -> _Row:
-        record: _Row = {name: mean_of([row[column] for row in rows]) for column, name in MEANS.items()}
+    def _rate(self, recoveries: Sequence[Recovery]) -> float:
+        rate = composite.rate(recoveries)
+        if math.isnan(rate) and self.convention.undefined != "missing":
+            return 0.0
+        return rate
+
+    def _session(self, turns: Sequence[_GroundedTurn], rows: Sequence[_Row], recoveries: _Recoveries) -> _Row:
+        record: _Row = {}
+        for column, name in MEANS.items():
+            record[name] = mean_of([row[column] for row in rows])
         record["topic_interference_leakage"] = math.nan
-        for signal, (rate, delay) in _SIGNALS.items():
-            known = composite.rate(found[signal])
-            record[rate] = 0.0 if math.isnan(known) and self.convention.undefined != "missing" else known
-            record[delay] = composite.mean_delay(found[signal])
-        record |= {alias: record[name] for alias, name in ALIASES.items()}
+        record["topic_recovery_rate"] = self._rate(recoveries.combined)
+        record["avg_recovery_delay"] = composite.mean_delay(recoveries.combined)
+        record["recovery_rate_cosine"] = self._rate(recoveries.cosine)
+        record["avg_recovery_delay_cosine"] = composite.mean_delay(recoveries.cosine)
+        for alias, name in ALIASES.items():
+            record[alias] = record[name]
         record["tas_volatility"] = spread_of([row["topic_adaptation_score"] for row in rows])
-        told = detail(rows, len(found["combined"]))
-        record |= {"judge": dict.fromkeys(constructs.CONSTRUCTS), "detail": told}
-        wished = {code for turn in turns for code in turn.gold}
-        named = {code for turn in turns for code in turn.system}
+        record["judge"] = dict.fromkeys(constructs.CONSTRUCTS)
+        record["detail"] = detail(rows, len(recoveries.combined))
+        wished = frozenset[int]().union(*[turn.gold for turn in turns])
+        named = frozenset[int]().union(*[turn.system for turn in turns])
         record["preference_coverage"] = len(wished & named) / len(wished) if wished else math.nan
         return record
 
     def _segments(self, turns: Sequence[_GroundedTurn], shifts: Sequence[int]) -> list[_Row]:
         """CC of the united concepts, CR of the summed vectors, mean I and their TAS, from shift to shift."""
-        edges = [1, *(turn for turn in shifts if turn > 1), len(turns) + 1]
-        rows, idf = [], self._idf
-        for first, after in pairwise(edges):
+        starts = [turn for turn in shifts if turn > 1]
+        rows = []
+        for first, after in pairwise([1, *starts, len(turns) + 1]):
             part = turns[first - 1 : after - 1]
-            users = Counter(code for turn in part for code in turn.user)
-            systems = Counter(code for turn in part for code in turn.system)
+            users: Counter[int] = Counter()
+            systems: Counter[int] = Counter()
+            for turn in part:
+                users.update(turn.user)
+                systems.update(turn.system)
             cc = overlap.jaccard(users.keys(), systems.keys(), empty=self.convention.empty)
-            # the cosine of the sums of the turns' idf vectors; 0 where one is zero
-            shared = (code for code in sorted(users) if code in systems)
-            dot = sum(users[code] * systems[code] * idf[code] ** 2 for code in shared)
-            norms = [sum((n * idf[c]) ** 2 for c, n in sorted(side.items())) for side in (users, systems)]
-            cr = dot / math.sqrt(norms[0] * norms[1]) if dot else 0.0
+            cr = self._cosine(users, systems)
             echo = mean_of([turn.echo for turn in part])
-            row = {"first": first, "last": after - 1, "cc": cc, "cr": cr, "copying": echo}
-            rows.append(
-                row | {"tas": composite.tas(cc, cr, echo, self.convention.tas, clip=self.convention.clip)}
-            )
+            row: _Row = {"first": first, "last": after - 1, "cc": cc, "cr": cr, "copying": echo}
+            rows.append(row | {"tas": self._tas(cc, cr, echo)})
         return rows
+
+    def _cosine(self, users: Counter[int], systems: Counter[int]) -> float:
+        """The cosine of the sums of the turns' idf vectors; 0 where one is zero."""
+        dot = 0.0
+        for code in sorted(users.keys() & systems.keys()):
+            dot += users[code] * systems[code] * self._idf[code] ** 2
+        if not dot:
+            return 0.0
+        return dot / math.sqrt(self._squares(users) * self._squares(systems))
+
+    def _squares(self, counts: Counter[int]) -> float:
+        return sum((count * self._idf[code]) ** 2 for code, count in sorted(counts.items()))
+
+
+def _shift_rows(recoveries: _Recoveries) -> list[_Row]:
+    """A row a shift: how long it was watched, and its recovery by both signals."""
+    rows = []
+    for combined, cosine in zip(*recoveries, strict=True):
+        row: _Row = {"turn": combined.turn, "watched": combined.watched}
+        row["delay_combined"] = combined.delay
+        row["recovered_combined"] = combined.recovered
+        row["delay_cosine"] = cosine.delay
+        row["recovered_cosine"] = cosine.recovered
+        rows.append(row)
+    return rows
 
 
 def _words_of(text: str) -> list[str]:
     """The thesis's words for copying: runs of a–z and 0–9, lower case, with one apostrophe part at most."""
-    cut = text.lower().encode("ascii", "replace").translate(_KEPT).decode()
-    return _WORD.findall(cut) if "'" in cut else cut.split()
+    plain = text.lower().encode("ascii", "replace").translate(_PLAIN).decode()
+    return _WORD.findall(plain) if "'" in plain else plain.split()
 
 
-def _wishes(pair: Pair) -> tuple[tuple[str, str], ...] | None:
+def _wishes(pair: Pair) -> _Wishes | None:
     """Field and value of every logged constraint of a turn; None where the log names none."""
-    logged = pair.user.user_meta
-    if "constraints" not in logged:
+    state = pair.user.state
+    if not state.logged:
         return None
-    given = (logged["constraints"] or {}).items()
-    several = ((name, value if isinstance(value, list | tuple) else [value]) for name, value in given)
-    return tuple((name, str(one)) for name, values in several for one in values if one is not None)
+    wishes = []
+    for name, value in state.constraints.items():
+        values = value if isinstance(value, list | tuple) else [value]
+        wishes += [(name, str(single)) for single in values if single is not None]
+    return tuple(wishes)

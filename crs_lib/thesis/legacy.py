@@ -4,7 +4,7 @@ never recovers gets the best delay; docs/metrics.md, section 8, shows what that 
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -21,15 +21,20 @@ from crs_lib.thesis.similarity import SentenceSpace, cosines
 from crs_lib.thesis.tables import mean_of
 from crs_lib.thesis.topics import TopicExtractor, admitted
 
-WORDS_FROM, PATIENCE = 0.3, 4
-SLOWEST = 5.0
+WORDS_FROM = 0.3  # agreement of topics below which the similarity of their words is taken
+PATIENCE = 4  # replies that interference is a share of, where none recovers
+SLOWEST = 5.0  # replies from which a delay counts as the slowest
 METRICS = (
-    "topic_recovery_rate", "avg_recovery_delay", "topic_interference", "cross_coherence",
-    "context_retention", "context_adaptation_score",
-)  # fmt: skip
-_Topics = tuple[str, ...]
-_Alike = dict[tuple[str, str], float]
-_Asked = Callable[[str], _Topics]
+    "topic_recovery_rate",
+    "avg_recovery_delay",
+    "topic_interference",
+    "cross_coherence",
+    "context_retention",
+    "context_adaptation_score",
+)
+Topics = tuple[str, ...]
+Alike = dict[tuple[str, str], float]
+Ask = Callable[[str], Topics]
 _admitted = lru_cache(maxsize=100_000)(admitted)
 
 
@@ -42,6 +47,13 @@ class _Shift(NamedTuple):
     interference: float
 
 
+class _Segment(NamedTuple):
+    """The USER utterances between two shifts: the number of the first (from 0), and the topics of all."""
+
+    first: int
+    topics: Topics
+
+
 @dataclass(eq=False)
 class LegacyScorer:
     """Scores dialogues with a sentence space and a topic extractor; answers do not depend on the batch."""
@@ -52,105 +64,135 @@ class LegacyScorer:
 
     def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]:
         """The scores of each dialogue."""
-        texts = list(dict.fromkeys(turn.text for d in dialogues for turn in d.turns))
+        texts = list(dict.fromkeys(turn.text for dialogue in dialogues for turn in dialogue.turns))
         row = {text: number for number, text in enumerate(texts)}
-        pairs = list(dict.fromkeys(pair for d in dialogues for pair in _compared(d)))
-        first, second = [row[a] for a, _ in pairs], [row[b] for _, b in pairs]
+        pairs = list(dict.fromkeys(pair for dialogue in dialogues for pair in _compared(dialogue)))
+        first = [row[text] for text, _ in pairs]
+        second = [row[text] for _, text in pairs]
         alike = dict(zip(pairs, cosines(self.space.rows(texts), first, second).tolist(), strict=True))
         ask = self._asked(texts, dialogues, alike)
         return [self._score(dialogue, ask, alike) for dialogue in dialogues]
 
-    def _asked(self, texts: Sequence[str], dialogues: Sequence[Dialogue], alike: _Alike) -> _Asked:
+    def _asked(self, texts: Sequence[str], dialogues: Sequence[Dialogue], alike: Alike) -> Ask:
         """The topics of a text: those of all texts and segments are asked for at once."""
-        known = dict(zip(texts, self.topics.topics(texts), strict=True))
-        texts_of = (_texts(d, USER) for d in dialogues)
-        parts = (
-            part for users in texts_of for part in _parts(users, known.__getitem__, alike, self.convention)
-        )
-        new = list(dict.fromkeys(part for _, part in parts if part not in known))
-        known |= zip(new, self.topics.topics(new), strict=True)
-        self._learn(map(_admitted, known.values()))
-        return known.__getitem__
+        topics = dict(zip(texts, self.topics.topics(texts), strict=True))
+        new: dict[str, None] = {}
+        for dialogue in dialogues:
+            for _, part in _parts(_texts(dialogue, USER), topics.__getitem__, alike, self.convention):
+                if part not in topics:
+                    new[part] = None
+        topics.update(zip(new, self.topics.topics(list(new)), strict=True))
+        self._learn(topics.values())
+        return topics.__getitem__
 
-    def _learn(self, topics: Iterable[_Topics]) -> None:
+    def _learn(self, topics: Iterable[Sequence[str]]) -> None:
         """Make the rows of all distinct topic lists at once; pairs of them are compared when asked for."""
-        lists = [found for found in dict.fromkeys(topics) if found]
-        rows = self.space.rows([" ".join(found) for found in lists])
+        lists = [words for words in dict.fromkeys(map(_admitted, topics)) if words]
+        rows = self.space.rows([" ".join(words) for words in lists])
         self._vectors = dict(zip(lists, _entries(rows), strict=True))
-        self._memo: dict[tuple[_Topics, _Topics], float] = {}
+        self._memo: dict[tuple[Topics, Topics], float] = {}
 
-    def _match(self, reply: _Topics, wanted: _Topics) -> float:
+    def _match(self, reply: Topics, wanted: Topics) -> float:
         """Agreement of two topic lists, in [0, 1]: Jaccard, below 0.3 the similarity of their words."""
         pair = (reply, wanted)
         if pair not in self._memo:
-            overlap = jaccard(set(reply), set(wanted), empty="zero")
-            if overlap < WORDS_FROM:
-                first, second = self._vectors[reply], self._vectors[wanted]
-                overlap = sum(weight * second[key] for key, weight in first.items() if key in second)
-            self._memo[pair] = overlap
+            agreement = jaccard(set(reply), set(wanted), empty="zero")
+            if agreement < WORDS_FROM:
+                agreement = _dot(self._vectors[reply], self._vectors[wanted])
+            self._memo[pair] = agreement
         return self._memo[pair]
 
-    def _score(self, dialogue: Dialogue, ask: _Asked, alike: _Alike) -> Scores:
+    def _score(self, dialogue: Dialogue, ask: Ask, alike: Alike) -> Scores:
         """The scores of a dialogue; topics are asked for in the order in which the thesis asked."""
-        systems = _texts(dialogue, SYSTEM)
-        parts = _parts(_texts(dialogue, USER), ask, alike, self.convention)
-        segments = [(first, _admitted(ask(part))) for first, part in parts]
-        shifts = [
-            self._shift(first, old, new, (_admitted(ask(text)) for text in systems[first:]))
-            for (_, old), (first, new) in pairwise(segments)
-        ]
-        n_topics = [len(_admitted(ask(text))) for text in systems]
+        replies = _texts(dialogue, SYSTEM)
+        segments = []
+        for first, part in _parts(_texts(dialogue, USER), ask, alike, self.convention):
+            segments.append(_Segment(first, _admitted(ask(part))))
+        shifts = []
+        for old, new in pairwise(segments):
+            later = (_admitted(ask(text)) for text in replies[new.first :])  # asked until one recovers
+            shifts.append(self._shift(old, new, later))
+        n_topics = [len(_admitted(ask(text))) for text in replies]
         cross = [alike[pair.user.text, pair.system.text] for pair in dialogue.pairs()]
-        retained = [alike[pair] for pair in pairwise(systems)]
-        head: dict[str, Any] = {"model": dialogue.model_name, "session_id": dialogue.session_id}
-        detected = {shift.turn for shift in shifts}
-        turns = [
-            head | {"turn": turn, "cross_coherence": cc, "context_retention": cr,
-                    "detected_shift": turn in detected, "n_topics": n_topics[turn - 1]}
-            for turn, (cc, cr) in enumerate(zip(cross, [math.nan, *retained], strict=False), start=1)
-        ]  # fmt: skip
-        rows = [
-            head | {"turn": shift.turn, "recovered_text": shift.recovered,
-                    "delay_text": float(shift.delay) if shift.recovered else math.nan,
-                    "interference": shift.interference}
-            for shift in shifts
-        ]  # fmt: skip
-        late = [a.recovered and a.turn + a.delay > b.turn for a, b in pairwise(shifts)]
-        session = head | {"convention": self.convention.name} | self._session(shifts, cross, retained)
-        session |= {"judge": dict.fromkeys(constructs.CONSTRUCTS), "detail": {
-            "n_turns": len(cross), "n_shifts": len(shifts),
-            "n_recovered": sum(shift.recovered for shift in shifts), "n_recovered_late": sum(late),
-            "n_segments_without_topics": sum(not topics for _, topics in segments),
-            "shift_points": [shift.turn for shift in shifts],
-        }}  # fmt: skip
-        return Scores(turns, rows, session)
+        retained = [alike[pair] for pair in pairwise(replies)]
+        who: dict[str, Any] = {"model": dialogue.model_name, "session_id": dialogue.session_id}
+        turns = _turn_rows(who, cross, retained, n_topics, {shift.turn for shift in shifts})
+        session = {**who, "convention": self.convention.name, **self._session(shifts, cross, retained)}
+        session["judge"] = dict.fromkeys(constructs.CONSTRUCTS)
+        session["detail"] = _detail(len(cross), shifts, segments)
+        return Scores(turns, [_shift_row(who, shift) for shift in shifts], session)
 
-    def _shift(self, first: int, old: _Topics, new: _Topics, replies: Iterable[_Topics]) -> _Shift:
+    def _shift(self, old: _Segment, new: _Segment, replies: Iterable[Topics]) -> _Shift:
         """Scan all replies after the shift until one recovers it; the next shift stops nothing."""
         hits, seen = 0, 0
         for seen, reply in enumerate(replies, start=1):
-            hits += bool(reply and old) and self._match(reply, old) >= self.convention.alignment
-            if reply and new and self._match(reply, new) >= self.convention.alignment:
-                return _Shift(first + 1, True, seen, hits / seen)
-        return _Shift(first + 1, False, 0, hits / max(1, min(seen, PATIENCE)))
+            hits += self._agrees(reply, old.topics)
+            if self._agrees(reply, new.topics):
+                return _Shift(new.first + 1, True, seen, hits / seen)
+        return _Shift(new.first + 1, False, 0, hits / max(1, min(seen, PATIENCE)))
+
+    def _agrees(self, reply: Topics, wanted: Topics) -> bool:
+        return bool(reply and wanted) and self._match(reply, wanted) >= self.convention.alignment
 
     def _session(
         self, shifts: Sequence[_Shift], cross: Sequence[float], retained: Sequence[float]
     ) -> dict[str, float]:
         """The values of :data:`METRICS` in a session."""
-        rate = sum(shift.recovered for shift in shifts) / max(1, len(shifts))
+        n_shifts = max(1, len(shifts))
+        rate = sum(shift.recovered for shift in shifts) / n_shifts
         delay = mean_of([shift.delay for shift in shifts if shift.recovered])
-        interference = sum(shift.interference for shift in shifts) / max(1, len(shifts))
+        interference = sum(shift.interference for shift in shifts) / n_shifts
         cc, cr = mean_of(cross), mean_of(retained)
         score = composite.cas(rate, delay - 1, interference, cc, cr, self.convention.cas, slowest=SLOWEST)
         return dict(zip(METRICS, (rate, delay, interference, cc, cr, score), strict=True))
 
 
+def _turn_rows(
+    who: Mapping[str, Any],
+    cross: Sequence[float],
+    retained: Sequence[float],
+    n_topics: Sequence[int],
+    shift_turns: set[int],
+) -> list[dict[str, Any]]:
+    """A row a turn; the first reply retains nothing."""
+    rows = []
+    for turn, (cc, cr) in enumerate(zip(cross, [math.nan, *retained], strict=False), start=1):
+        row = {**who, "turn": turn, "cross_coherence": cc, "context_retention": cr}
+        rows.append(row | {"detected_shift": turn in shift_turns, "n_topics": n_topics[turn - 1]})
+    return rows
+
+
+def _shift_row(who: Mapping[str, Any], shift: _Shift) -> dict[str, Any]:
+    row = {**who, "turn": shift.turn, "recovered_text": shift.recovered}
+    row["delay_text"] = float(shift.delay) if shift.recovered else math.nan
+    return row | {"interference": shift.interference}
+
+
+def _detail(n_turns: int, shifts: Sequence[_Shift], segments: Sequence[_Segment]) -> dict[str, Any]:
+    """Counts of a session: turns, shifts, recoveries, late ones, segments without topics."""
+    late = 0
+    for shift, following in pairwise(shifts):
+        late += shift.recovered and shift.turn + shift.delay > following.turn
+    detail: dict[str, Any] = {"n_turns": n_turns, "n_shifts": len(shifts)}
+    detail["n_recovered"] = sum(shift.recovered for shift in shifts)
+    detail["n_recovered_late"] = late
+    detail["n_segments_without_topics"] = sum(not segment.topics for segment in segments)
+    detail["shift_points"] = [shift.turn for shift in shifts]
+    return detail
+
+
+def _dot(first: Mapping[int, float], second: Mapping[int, float]) -> float:
+    return sum(weight * second[key] for key, weight in first.items() if key in second)
+
+
 def _entries(rows: Any) -> list[dict[int, float]]:
     """The entries of every row, sparse or dense, that are not zero."""
     sparse = scipy.sparse.csr_array(rows)
-    places, values = sparse.indices.tolist(), sparse.data.tolist()
-    return [dict(zip(places[a:b], values[a:b], strict=True)) for a, b in pairwise(sparse.indptr.tolist())]
+    columns, values = sparse.indices.tolist(), sparse.data.tolist()
+    entries = []
+    for start, end in pairwise(sparse.indptr.tolist()):
+        entries.append(dict(zip(columns[start:end], values[start:end], strict=True)))
+    return entries
 
 
 def _texts(dialogue: Dialogue, speaker: str) -> list[str]:
@@ -164,9 +206,7 @@ def _compared(dialogue: Dialogue) -> list[tuple[str, str]]:
     return [*own, *pairwise(_texts(dialogue, SYSTEM)), *pairwise(_texts(dialogue, USER))]
 
 
-def _parts(
-    users: Sequence[str], ask: _Asked, alike: _Alike, convention: Convention
-) -> Iterator[tuple[int, str]]:
+def _parts(users: Sequence[str], ask: Ask, alike: Alike, convention: Convention) -> Iterator[tuple[int, str]]:
     """The segments of a session: the number of the first USER utterance (from 0), and the text of all. A
     segment opens with every utterance unlike the one before it, in its text or in its topics. It is given out
     as soon as the next one begins, before the topics of a later utterance are asked for.

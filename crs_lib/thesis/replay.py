@@ -19,7 +19,7 @@ from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate.choose import TOPICS
 from crs_lib.thesis.legacy import LegacyScorer
-from crs_lib.thesis.topics import Lda, Topics, admitted, function_words
+from crs_lib.thesis.topics import Lda, Topics, function_words
 
 if TYPE_CHECKING:
     from crs_lib.llm import LLM
@@ -139,5 +139,5 @@ class ReplayedScorer(LegacyScorer):
 
     def _asked(self, *_: Any) -> Callable[[str], tuple[str, ...]]:
         """The topics of a text, inferred when they are asked for."""
-        self._learn(map(admitted, self.topics.every()))
+        self._learn(self.topics.every())
         return self.topics.of
