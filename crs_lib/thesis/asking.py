@@ -62,34 +62,41 @@ class Asker:
         """The answer to a prompt about each text: a list of at most ``longest`` texts under each name. The
         prompt takes ``message`` and ``fence`` beside ``values``. All texts are asked before any error.
         """
-        entry = {"type": "array", "items": {"type": "string"}, "maxItems": longest}
-        schema: Any = {"type": "object", "properties": dict.fromkeys(names, entry), "required": list(names)}
-        schema |= {"additionalProperties": False}
-        found: dict[str, dict[str, list[str]]] = {}
+        schema = _schema(names, longest)
+        answers: dict[str, dict[str, list[str]]] = {}
         distinct = [text for text in dict.fromkeys(texts) if text not in self._unusable]
         for first in range(0, len(distinct), _AT_ONCE):
             part = distinct[first : first + _AT_ONCE]
             requests = [_request(prompt, text, schema, values) for text in part]
             for text, answer in zip(part, self._llm.gather(requests), strict=True):
                 if not isinstance(answer, LLMError):
-                    found[text] = safety.loads(answer.text, "the reply")
+                    answers[text] = safety.loads(answer.text, "the reply")
                 elif answer.unusable or answer.kind == "prompt too long":
                     self._unusable[text] = answer
                 else:
                     problem = f"{self._who}: {self.name} could not be asked ({answer})"
-                    kept = "What it answered before is kept; start the same command again"
-                    raise RunError(f"{problem}. {kept}") from answer
-        if silent := [text for text in texts if text in self._unusable]:
-            text, why = silent[0], self._unusable[silent[0]]
-            problem = f"{self.name} gave no usable answer for {text[:60]!r} ({why})"
-            raise _UnansweredError(f"{self._who}: {problem}")
-        return [found[text] for text in texts]
+                    remedy = "What it answered before is kept; start the same command again"
+                    raise RunError(f"{problem}. {remedy}") from answer
+        for text in texts:
+            if text in self._unusable:
+                problem = f"{self.name} gave no usable answer for {text[:60]!r} ({self._unusable[text]})"
+                raise _UnansweredError(f"{self._who}: {problem}")
+        return [answers[text] for text in texts]
+
+
+def _schema(names: Sequence[str], longest: int) -> dict[str, Any]:
+    """The shape of an answer: an object with a list of texts under each name."""
+    entry = {"type": "array", "items": {"type": "string"}, "maxItems": longest}
+    schema: dict[str, Any] = {"type": "object", "properties": dict.fromkeys(names, entry)}
+    schema["required"] = list(names)
+    schema["additionalProperties"] = False
+    return schema
 
 
 def _request(prompt: str, text: str, schema: Mapping[str, Any], values: Mapping[str, str | int]) -> Request:
-    asked = prompts.render(prompt, message=text, fence=fence([text]), **values)
-    tags, options = {"text": fingerprint(text)[:12]}, {"temperature": 0}
-    return Request.ask(ROLE, asked, seed=0, options=options, schema=schema, tags=tags)
+    question = prompts.render(prompt, message=text, fence=fence([text]), **values)
+    tags = {"text": fingerprint(text)[:12]}
+    return Request.ask(ROLE, question, seed=0, options={"temperature": 0}, schema=schema, tags=tags)
 
 
 @dataclass(eq=False)
@@ -115,18 +122,19 @@ class AskedScorer:
         try:
             return self.scorer.score_many(dialogues)
         except _UnansweredError as error:
-            found = [self._alone(dialogue) for dialogue in dialogues]
-            if all("failed" in scores.session["detail"] for scores in found):
-                raise RunError(f"none of {len(found)} sessions can be scored; {error}") from error
-            return found
+            alone = [self._alone(dialogue) for dialogue in dialogues]
+            if all("failed" in scores.session["detail"] for scores in alone):
+                raise RunError(f"none of {len(alone)} sessions can be scored; {error}") from error
+            return alone
 
     def _alone(self, dialogue: Dialogue) -> Scores:
         """The scores of one dialogue; texts that were answered are not asked about again."""
         try:
             return self.scorer.score_many([dialogue])[0]
         except _UnansweredError as error:
-            who = (dialogue.model_name, dialogue.session_id)
-            return unscored(*who, self.convention, self.metrics, str(error))
+            return unscored(
+                dialogue.model_name, dialogue.session_id, self.convention, self.metrics, str(error)
+            )
 
 
 def guarded(scorer: BatchScorer, convention: str, metrics: Sequence[str], model: str | LLM) -> AskedScorer:

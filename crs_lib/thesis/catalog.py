@@ -23,7 +23,7 @@ _EXPECTED = "give a JSON file title -> record, as that of: python -m crs_lib dat
 _ALIASES = {"title": "name", "plot_keywords": "plot", "plot_kw": "plot"}
 
 
-class _Candidates(NamedTuple):
+class Candidates(NamedTuple):
     """The answer of the thesis's retrieval: film numbers, and ``how``: "all fields", "fewer fields" (one
     without any film was ignored), "union" (no film in common), or "catalogue" (nothing was left to ask for).
     """
@@ -56,8 +56,10 @@ class ThesisCatalog:
         self.index: dict[str, dict[str, list[int]]] = {name: {} for name in FIELDS}
         for number, (title, record) in enumerate(self.records):
             for name in FIELDS:
-                for value in listed(record.get(name, title if name == "name" else None)):
-                    if key := normalise(name, value):
+                usual = title if name == "name" else None
+                for value in listed(record.get(name, usual)):
+                    key = normalise(name, value)
+                    if key:
                         self.index[name].setdefault(key, []).append(number)
 
     @classmethod
@@ -90,10 +92,15 @@ class ThesisCatalog:
     @cached_property
     def space(self) -> ConceptSpace:
         """The thesis's vocabulary: every normalised value of the six concept fields."""
-        entries = {(name, key): films for name in CONCEPT_FIELDS for key, films in self.index[name].items()}
-        field, value = zip(*entries, strict=True)
-        films = np.array([len(set(numbers)) for numbers in entries.values()], dtype=np.int64)
-        return ConceptSpace(field, value, films, len(self), tuple(map("=".join, entries)))
+        fields, values, counts = [], [], []
+        for name in CONCEPT_FIELDS:
+            for key, films in self.index[name].items():
+                fields.append(name)
+                values.append(key)
+                counts.append(len(set(films)))
+        keys = tuple(f"{name}={key}" for name, key in zip(fields, values, strict=True))
+        films_of = np.array(counts, dtype=np.int64)
+        return ConceptSpace(tuple(fields), tuple(values), films_of, len(self), keys)
 
     @cached_property
     def raw_codes(self) -> tuple[frozenset[int], ...]:
@@ -101,14 +108,20 @@ class ThesisCatalog:
         so, and "Crime Fiction" never meets ``genre=crime``.
         """
         codes = self.space.code_of
-        labelled = [[(name, listed(one.get(name))) for name in CONCEPT_FIELDS] for _, one in self.records]
-        raw = [[(name, one.strip().lower()) for name, several in row for one in several] for row in labelled]
-        return tuple(frozenset(codes[label] for label in labels if label in codes) for labels in raw)
+        films = []
+        for _, record in self.records:
+            labels = set()
+            for name in CONCEPT_FIELDS:
+                for value in listed(record.get(name)):
+                    labels.add((name, value.strip().lower()))
+            films.append(frozenset(codes[label] for label in labels if label in codes))
+        return tuple(films)
 
     @cached_property
     def documents(self) -> list[str]:
         """What the thesis fitted its sentence space on: every title and every plot, one document each."""
-        return [*self.titles, *(str(record.get("plot") or "") for _, record in self.records)]
+        plots = [str(record.get("plot") or "") for _, record in self.records]
+        return [*self.titles, *plots]
 
     @cached_property
     def plot_index(self) -> Mapping[str, frozenset[int]]:
@@ -123,27 +136,35 @@ class ThesisCatalog:
         """Films of one value: by equal form, and only where none has it by every value that contains it."""
         if name == "plot":
             return _union(self.plot_index.get(word, frozenset()) for word in plot_keywords(value))
-        key, index = normalise(name, value), self.index[name]
+        key = normalise(name, value)
+        index = self.index[name]
         if key in index:
             return frozenset(index[key])
-        return _union(films for other, films in index.items() if key and key in other)
+        if not key:
+            return frozenset()
+        return _union(films for other, films in index.items() if key in other)
 
-    def candidates(self, constraints: Mapping[str, Any]) -> _Candidates:
+    def candidates(self, constraints: Mapping[str, Any]) -> Candidates:
         """The pool that the thesis drew from: union within a field, intersection over fields; fields without
         a film are ignored, an empty intersection becomes the union of all.
         """
         wanted: dict[str, list[str]] = {}
-        for given, value in constraints.items():
-            name = _ALIASES.get(given, given)
-            if name in (*FIELDS, "plot") and (values := listed(value)):
+        for field, value in constraints.items():
+            name = _ALIASES.get(field, field)
+            values = listed(value)
+            if values and name in (*FIELDS, "plot"):
                 wanted.setdefault(name, []).extend(values)
-        found = [_union(self.lookup(name, one) for one in values) for name, values in wanted.items()]
-        pools = [films for films in found if films]
+        pools = []
+        for name, values in wanted.items():
+            films = _union(self.lookup(name, single) for single in values)
+            if films:
+                pools.append(films)
         if not pools:
-            return _Candidates(frozenset(range(len(self))), "catalogue")
-        if common := frozenset.intersection(*pools):
-            return _Candidates(common, "all fields" if len(pools) == len(found) else "fewer fields")
-        return _Candidates(_union(pools), "union")
+            return Candidates(frozenset(range(len(self))), "catalogue")
+        common = frozenset.intersection(*pools)
+        if not common:
+            return Candidates(_union(pools), "union")
+        return Candidates(common, "all fields" if len(pools) == len(wanted) else "fewer fields")
 
 
 def _union(parts: Iterable[Iterable[int]]) -> frozenset[int]:
@@ -152,12 +173,12 @@ def _union(parts: Iterable[Iterable[int]]) -> frozenset[int]:
 
 def plot_keywords(text: str) -> list[str]:
     """Words of four letters a–z or more of a text, in order, each once, without the commonest."""
-    found = re.findall(r"[a-z]{4,}", text.lower())
     common = prompts.vocabulary("thesis", "common words of plots")
-    return list(dict.fromkeys(word for word in found if word not in common))
+    words = re.findall(r"[a-z]{4,}", text.lower())
+    return list(dict.fromkeys(word for word in words if word not in common))
 
 
 def listed(value: Any) -> Sequence[str]:
     """A scalar or a list as a list of its non-empty texts."""
-    several = value if isinstance(value, list | tuple) else [value]
-    return [str(one) for one in several if one is not None and str(one).strip()]
+    values = value if isinstance(value, list | tuple) else [value]
+    return [str(single) for single in values if single is not None and str(single).strip()]

@@ -35,30 +35,37 @@ _FILES = ("index.noun", "noun.exc")
 
 def _wordnet() -> Path:
     """Where WordNet lies: ``WNSEARCHDIR``, Debian's place, or NLTK's data; InputError says how to get it."""
-    data = (os.environ.get("NLTK_DATA", ""), "~/nltk_data")
-    usual = ["/usr/share/wordnet", *(f"{place}/corpora/wordnet" for place in data if place)]
-    named = os.environ.get("WNSEARCHDIR")
-    places = [paths.given(place) for place in ([named] if named else usual)]
-    for place in places:
-        if all((place / name).is_file() for name in _FILES):
-            return place
-    missing = f"no WordNet ({' and '.join(_FILES)}) in {', '.join(map(paths.shown, places))}"
-    get_it = "install Debian's wordnet-base, or unpack WordNet 3.0 and set WNSEARCHDIR to its folder dict"
-    raise InputError(f"{missing}; {get_it}")
+    own = os.environ.get("WNSEARCHDIR")
+    folders = [own] if own else ["/usr/share/wordnet"]
+    if not own:
+        for data in (os.environ.get("NLTK_DATA", ""), "~/nltk_data"):
+            if data:
+                folders.append(f"{data}/corpora/wordnet")
+    paths_looked_at = [paths.given(folder) for folder in folders]
+    for path in paths_looked_at:
+        if all((path / name).is_file() for name in _FILES):
+            return path
+    missing = f"no WordNet ({' and '.join(_FILES)}) in {', '.join(map(paths.shown, paths_looked_at))}"
+    remedy = "install Debian's wordnet-base, or unpack WordNet 3.0 and set WNSEARCHDIR to its folder dict"
+    raise InputError(f"{missing}; {remedy}")
 
 
 @safety.reader("WordNet")
-def _noun_lemmas(place: str | Path) -> Callable[[str], str]:
+def _noun_lemmas(folder: str | Path) -> Callable[[str], str]:
     """The noun lemma of a word by a folder of WordNet 3.0: the shortest noun of its forms, else the word."""
-    nouns, plurals = ((Path(place) / name).read_text(encoding="utf-8").splitlines() for name in _FILES)
-    irregular = {words[0]: words[1:] for words in map(str.split, plurals) if words}
-    known = {line.partition(" ")[0] for line in nouns if not line.startswith(" ")}
+    index, exceptions = [(Path(folder) / name).read_text(encoding="utf-8") for name in _FILES]
+    nouns = {line.partition(" ")[0] for line in index.splitlines() if not line.startswith(" ")}
+    irregular = {}
+    for line in exceptions.splitlines():
+        if line.split():
+            plural, *singulars = line.split()
+            irregular[plural] = singulars
 
     @lru_cache(maxsize=100_000)
     def lemma(word: str) -> str:
-        rules = (word[: -len(end)] + new for end, new in _ENDS if word.endswith(end))
-        forms = (word, *irregular.get(word, rules))
-        return min((form for form in forms if form in known), key=len, default=word)
+        regular = [word[: -len(end)] + new for end, new in _ENDS if word.endswith(end)]
+        forms = [form for form in (word, *irregular.get(word, regular)) if form in nouns]
+        return min(forms, key=len, default=word)
 
     return lemma
 
@@ -92,7 +99,7 @@ class ReplayedLda(Lda):
             raise InputError(f"{other}; set CRS_MIRROR to a folder with thesis/lda, or take topics lda")
         self._cut, self._lemma = _tokeniser(), _noun_lemmas(_wordnet())
         self._draws = _generator_after_training(self._model.n_topics, len(self._model.words))
-        self._known: dict[str, tuple[str, ...]] = {}
+        self._topics_of: dict[str, tuple[str, ...]] = {}
 
     def topics(self, texts: Sequence[str]) -> Topics:
         """The topics of every text, inferred in the order given."""
@@ -104,21 +111,30 @@ class ReplayedLda(Lda):
 
     def of(self, text: str) -> tuple[str, ...]:
         """The five words of the text's most probable topic; none where no topic has a share of 0.1."""
-        if text in self._known:
-            return self._known[text]
+        if text in self._topics_of:
+            return self._topics_of[text]
         gamma = self._draws.gamma(_SHAPE, _RATE, (1, self._model.n_topics)).astype(np.float32)
-        number, common = self._model.number, function_words()
-        cut = (word for word in self._cut(text) if len(word) > 2 and word.isalpha())
-        lemmas = (self._lemma(word) for word in cut if word not in common)
-        bag = Counter(number[word] for word in lemmas if word in number)
-        if words := sorted(bag):  # an empty text takes its draws, too
+        bag = self._bag(text)
+        if bag:  # an empty text takes its draws, too
+            words = sorted(bag)
             counts = np.array([[bag[word] for word in words]], dtype=np.float32)
             gamma = self._model.infer(np.array([words]), counts, gamma)
         best = int(gamma[0].argmax())
         if gamma[0, best] / gamma[0].sum() < _LEAST:
             return ()
-        self._known[text] = self._model.top_words[best]
-        return self._known[text]
+        self._topics_of[text] = self._model.top_words[best]
+        return self._topics_of[text]
+
+    def _bag(self, text: str) -> Counter[int]:
+        """The model's words in a text, by number."""
+        common = function_words()
+        bag: Counter[int] = Counter()
+        for word in self._cut(text):
+            if len(word) > 2 and word.isalpha() and word not in common:
+                number = self._model.number.get(self._lemma(word))
+                if number is not None:
+                    bag[number] += 1
+        return bag
 
 
 def _tokeniser() -> Any:
@@ -129,7 +145,14 @@ def _tokeniser() -> Any:
     except ImportError as error:
         raise InputError(f"topics {NAME} need NLTK: pip install 'nltk>=3.9'") from error
     sentences, words = PunktSentenceTokenizer(), NLTKWordTokenizer()
-    return lambda text: [word for part in sentences.tokenize(text.lower()) for word in words.tokenize(part)]
+
+    def tokens(text: str) -> list[str]:
+        every: list[str] = []
+        for sentence in sentences.tokenize(text.lower()):
+            every += words.tokenize(sentence)
+        return every
+
+    return tokens
 
 
 class ReplayedScorer(LegacyScorer):
