@@ -95,10 +95,10 @@ def _cosrec_systems(systems: pd.DataFrame) -> Any:
     drawing, axes = style.figure(0.9 + 0.26 * len(order), 1, len(kinds), sharey=True)
     for panel, (kind, rows) in zip(axes[0], kinds, strict=True):
         estimates = rows.set_index("system")
-        for place, name in enumerate(order):
+        for row, name in enumerate(order):
             if name in estimates.index:
                 look = looks.get(name, _FLOOR)
-                style.estimate(panel, place, estimates.loc[name], look, markersize=1.2 * look.size, mew=1.2)
+                style.estimate(panel, row, estimates.loc[name], look, markersize=1.2 * look.size, mew=1.2)
         panel.set(title=kind, xlabel=str(systems["measure"].iloc[0]), xlim=(0, 1))
         panel.grid(axis="x")
     style.name_rows(drawing, axes, style.labels(order, 34))

@@ -314,8 +314,8 @@ def _encoder_names(vectors: str) -> tuple[str, ...]:
 _models: dict[tuple[object, ...], IntentModel] = {}  # remembered for the process
 
 
-def learned(crowd: Partition, name: str, vectors: str = "auto", data: Training | None = None) -> IntentModel:
-    """A model trained on the crowd partition, whose training data may be given; once a process. ``vectors``
+def learned(crowd: Partition, name: str, vectors: str = "auto") -> IntentModel:
+    """A model trained on the crowd partition, once a process. ``vectors``
     names the encoders that the model may use, one of ``VECTORS``.
     """
     entry = MODELS.get(name)
@@ -325,20 +325,17 @@ def learned(crowd: Partition, name: str, vectors: str = "auto", data: Training |
     key = (entry.make, names, *sorted(crowd.hashes.items()))
     if crowd.hashes and key in _models:
         return _models[key]
-    if data is None:
-        data = Training.of(crowd)
     model = entry.make(names) if entry.facts.get("vectors") else entry.make()
-    _models[key] = model.fit(data)
+    _models[key] = model.fit(Training.of(crowd))
     return _models[key]
 
 
 def compare(crowd: Partition, curated: Partition, seed: int = 0, vectors: str = "auto") -> pd.DataFrame:
     """Models trained on the crowd and scored on the curated partition: model, intent, f1, low, high, n."""
-    data = Training.of(crowd)
     frame = turns(curated)
     tables = []
     for name in MODELS.names():
-        guess = learned(crowd, name, vectors, data).predict(frame)
+        guess = learned(crowd, name, vectors).predict(frame)
         tables.append(_scored(curated, frame, guess, seed).assign(model=name))
     return pd.concat(tables, ignore_index=True)[["model", "intent", "f1", "low", "high", "n"]]
 

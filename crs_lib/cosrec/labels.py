@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 _COLUMNS = ["what", "measure", "value", "low", "high", "n"]
 _SETS = "set of intents"
+_MOST_FOLDS = 5
 
 
 def shares(turn: AnnotatedTurn) -> dict[str, float]:
@@ -75,11 +76,11 @@ def f1(counts: Floats) -> Floats:
     return np.asarray(np.divide(2 * hits, total, out=np.zeros_like(total), where=total > 0))
 
 
-def grouped_folds(groups: NDArray[Any], most: int = 5) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+def grouped_folds(groups: NDArray[Any]) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Rows to learn from and rows left out, conversations together; InputError for one conversation alone."""
     from sklearn.model_selection import GroupKFold
 
-    folds = min(most, len(set(groups.tolist())))
+    folds = min(_MOST_FOLDS, len(set(groups.tolist())))
     if folds < 2:
         raise InputError("a model needs turns of at least two conversations to learn from")
     return list(GroupKFold(folds).split(groups, groups=groups))
