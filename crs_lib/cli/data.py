@@ -1,56 +1,62 @@
 """External files, catalogues and the logs of others: fetched, exported, imported, scored."""
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
 
-from crs_lib import runs
-from crs_lib.cli.app import command, table
+from crs_lib import data, runs
+from crs_lib.catalog import sources
+from crs_lib.cli.commands import Command, Takes, table
 from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.settings import Field, OneOf
+from crs_lib.core.settings import OneOf
+from crs_lib.data import fetch, forms
 
 
-@command("catalog", reads="catalog fields", writes="out")
-def _catalog(
-    kind: Annotated[str, OneOf(("show", "export", "mcp", "topics"))], *, catalog: str = "sample",
-    fields: str = "", run: str = "", out: Path | None = None, retriever: str = "hybrid:hashing",
-    n_topics: Annotated[int, Field(ge=2)] = 50, seed: Annotated[int, Field(ge=0, lt=2**32)] = 42,
-) -> None:  # fmt: skip
-    """Show a catalogue, export it, serve it to agents, or train topics on its plots.
+class Catalog(Command):
+    """Show a catalogue, export it, or serve it to agents."""
 
-    kind: show: fields and possible shifts; export: JSON lines; mcp: a server over stdio; topics: an LDA model
-    catalog: sample, or a catalogue's file
-    fields: YAML file of fields that films lack
-    run: show or export the catalogue that this run was made with
-    out: a page (show), a file (export) or a folder (topics)
-    retriever: of mcp: what orders films by the words of a search
-    n_topics: of topics: how many
-    seed: of topics
-    """
-    from crs_lib.catalog import sources
+    positional = ("kind",)
+    reads = "catalog fields"
+    writes = "out"
 
-    if kind == "topics":
-        _train(catalog, out, n_topics, seed)
-        return
-    if run and (catalog, fields) != ("sample", ""):
-        raise InputError("a run has its catalogue: give --run, or --catalog and --fields")
-    made = run and runs.output("movies", run, "catalog", "03_simulate", "catalog.parquet")
-    films = sources.load(made or sources.with_fields(catalog, fields))
-    if kind == "mcp":
-        from crs_lib.systems import agent
+    kind: Annotated[str, OneOf(("show", "export", "mcp"))]
+    """show: fields and possible shifts; export: JSON lines; mcp: a server over stdio"""
+    catalog: str = "sample"
+    """sample, or a catalogue's file"""
+    fields: str = ""
+    """YAML file of fields that films lack"""
+    run: str = ""
+    """show or export the catalogue that this run was made with"""
+    out: Path | None = None
+    """a page (show) or a file (export)"""
+    retriever: str = "hybrid:hashing"
+    """of mcp: what orders films by the words of a search"""
 
-        agent.FilmTools(films, retriever).run()
-    elif kind == "export":
-        if out is None:
-            raise InputError("export needs --out FILE")
-        print(f"{tables.write_jsonl(out, films.export()):,} films: {paths.shown(out)}")
-    else:
-        _show(films, out)
+    def execute(self, settings: dict[str, Any]) -> None:
+        films = self._load()
+        if self.kind == "mcp":
+            from crs_lib.systems import agent
+
+            agent.FilmTools(films, self.retriever).run()
+        elif self.kind == "export":
+            if self.out is None:
+                raise InputError("export needs --out FILE")
+            print(f"{tables.write_jsonl(self.out, films.export()):,} films: {paths.shown(self.out)}")
+        else:
+            _show(films, self.out)
+
+    def _load(self) -> Any:
+        if not self.run:
+            return sources.load(sources.with_fields(self.catalog, self.fields))
+        if (self.catalog, self.fields) != ("sample", ""):
+            raise InputError("a run has its catalogue: give --run, or --catalog and --fields")
+        return sources.load(runs.output("movies", self.run, "catalog", "03_simulate", "catalog.parquet"))
 
 
 def _show(films: Any, out: Path | None) -> None:
@@ -58,140 +64,141 @@ def _show(films: Any, out: Path | None) -> None:
     from crs_lib.report import page
     from crs_lib.report import tables as views
 
-    fields = views.field_table(films).query("`films with it` > 0")
-    shown = {"Fields": fields, "Shifts": views.possible_shifts(films)}
+    frames = {
+        "Fields": views.field_table(films).query("`films with it` > 0"),
+        "Shifts": views.possible_shifts(films),
+    }
     if out is None:
         print(f"{films.report}\n")
-        for heading, frame in shown.items():
+        for heading, frame in frames.items():
             table(frame, heading)
         return
-    parts = [(name, name.lower(), page.table(frame)) for name, frame in shown.items()]
-    asked, read = "What can users ask for, and change their minds about?", page.quiet(str(films.report))
-    tables.write_whole(out, page.document(films.source, asked, read, parts))
+    sections = [(heading, heading.lower(), page.table(frame)) for heading, frame in frames.items()]
+    question = "What can users ask for, and change their minds about?"
+    lead = page.quiet(str(films.report))
+    tables.write_whole(out, page.document(films.source, question, lead, sections))
     print(f"written: {paths.shown(out)}   open it in a browser")
 
 
-def _train(catalog: str, out: Path | None, n_topics: int, seed: int) -> None:
-    """Train the topic model of the thesis's conventions."""
-    from crs_lib.thesis.catalog import ThesisCatalog
-    from crs_lib.thesis.topics import train, trained_model
+class Get(Command):
+    """Download, list or verify external files."""
 
-    films = ThesisCatalog.load(catalog)
-    plots = films.documents[len(films) :]
-    model = train(plots, n_topics=n_topics, seed=seed)
-    model.save(out or trained_model())
-    size = f"{model.n_topics} topics over {len(model.words)} words of {len(plots)} plots"
-    print(f"{size}: {paths.shown(out or trained_model())}/")
+    positional = ("names",)
 
+    names: tuple[str, ...] = ()
+    """data sets"""
+    list_: bool = False
+    """list them; with a name, its files and addresses"""
+    verify: bool = False
+    """compare files with their checksums, by default all here"""
 
-@command("data get")
-def _get(names: tuple[str, ...] = (), *, list_: bool = False, verify: bool = False) -> None:
-    """Download, list or verify external files.
-
-    names: data sets
-    list_: list them; with a name, its files and addresses
-    verify: compare files with their checksums, by default all here
-    """
-    from crs_lib import data
-    from crs_lib.data import fetch
-
-    chosen = [data.get(name) for name in names]
-    if verify:
-        _verify(chosen)
-    elif list_ or not chosen:
-        known = data.describe()
-        table(known[known["name"].isin(names or known["name"])], digits=1)
-        for one in chosen:
-            table(one.table())
-    else:
-        for one in chosen:
-            place, n = fetch.fetch(one), len(fetch.check(one))
-            how = f"{n} files with their checksum" if n else "no checksum is known of it"
-            where = "in the mirror" if one.in_mirror() else "downloaded"
-            print(f"{one.name}: {where}, {how}: {paths.shown(place)}")
+    def execute(self, settings: dict[str, Any]) -> None:
+        chosen = [data.get(name) for name in self.names]
+        if self.verify:
+            _verify(chosen)
+        elif self.list_ or not chosen:
+            every = data.describe()
+            table(every[every["name"].isin(self.names or every["name"])], digits=1)
+            for dataset in chosen:
+                table(dataset.table())
+        else:
+            for dataset in chosen:
+                _fetch(dataset)
 
 
-def _verify(named: list[Any]) -> None:
-    from crs_lib import data
-    from crs_lib.data import fetch
+def _fetch(dataset: Any) -> None:
+    path = fetch.fetch(dataset)
+    count = len(fetch.check(dataset))
+    how = f"{count} files with their checksum" if count else "no checksum is known of it"
+    where = "in the mirror" if dataset.in_mirror() else "downloaded"
+    print(f"{dataset.name}: {where}, {how}: {paths.shown(path)}")
 
-    for one in named:
-        data.locate(one.name)
-    checks = [check for dataset in named or data.every().values() for check in fetch.check(dataset)]
+
+def _verify(chosen: Sequence[Any]) -> None:
+    for dataset in chosen:
+        data.locate(dataset.name)
+    checks = []
+    for dataset in chosen or data.every().values():
+        checks += fetch.check(dataset)
     if not checks:
         print("nothing to verify: no data set with a checksum is here")
         return
     table(fetch.summary(checks))
-    if bad := [f"{one.file} {one.status} ({one.place})" for one in checks if one.status in fetch.BAD]:
+    bad = [f"{check.file} {check.status} ({check.place})" for check in checks if check.status in fetch.BAD]
+    if bad:
         how = f"{len(bad)} of {len(checks)} files are not as they should be: {'; '.join(bad[:10])}"
         raise RunError(f"{how}. Downloads are mended by: python -m crs_lib data get NAME")
 
 
-@command(
-    "data import", reads="path logs catalog", writes="quirks out",
-    takes=["crs_lib.simulate.logged:ImportConfig catalog system strict"],
-)  # fmt: skip
-def _import_logs(
-    path: str = "", *, logs: str = "", run: str = "", quirks: Path | None = None,
-    to: Annotated[str, OneOf(("openai", "dialoguekit", "inspect"), optional=True)] = "",
-    out: Path | None = None, **given: Any,
-) -> None:  # fmt: skip
-    """Read logs of any known form: report their quirks, write them --to another, or make a run of them.
+class ImportLogs(Command):
+    """Read logs of any known form: report their quirks, write them in another, or make a run of them."""
 
-    path: a log file or a folder of them, of any known form; the same as --logs
-    logs: a log file or a folder of them
-    run: name of the run, its folder under results/movies
-    quirks: without --run: write every quirk to this CSV file
-    to: write them to --out as JSON lines of messages, DialogueKit's JSON, or an Inspect log
-    out: with --to: the file to write
-    """
-    from crs_lib.simulate import logged
+    positional = ("path",)
+    takes = (Takes("crs_lib.simulate.logged:ImportConfig", "catalog system strict"),)
+    reads = "path logs catalog"
+    writes = "quirks out"
 
-    if not (place := logs or path):
-        raise InputError("name a log file or a folder of them, of any known form")
-    if to or out:
-        _convert(place, to, out)
-        return
-    if not run:
-        _quirks(Path(place), quirks)
-        return
-    config = logged.ImportConfig(logs=place, run=run, **given)
-    tell(logged.import_logs(config), config)
-    print(f"next: python -m crs_lib run 04_evaluate -p run {config.run}")
+    path: str = ""
+    """a log file or a folder of them, of any known form; the same as --logs"""
+    logs: str = ""
+    """a log file or a folder of them"""
+    run: str = ""
+    """name of the run, its folder under results/movies"""
+    quirks: Path | None = None
+    """without --run: write every quirk to this CSV file"""
+    to: Annotated[str, OneOf(("openai", "dialoguekit", "inspect"), optional=True)] = ""
+    """write them to --out as JSON lines of messages, DialogueKit's JSON, or an Inspect log"""
+    out: Path | None = None
+    """with --to: the file to write"""
+
+    def execute(self, settings: dict[str, Any]) -> None:
+        from crs_lib.simulate import logged
+
+        logs = self.logs or self.path
+        if not logs:
+            raise InputError("name a log file or a folder of them, of any known form")
+        if self.to or self.out:
+            _convert(logs, self.to, self.out)
+        elif self.run:
+            config = logged.ImportConfig(logs=logs, run=self.run, **settings)
+            show_import(logged.import_logs(config), config)
+            print(f"next: python -m crs_lib run 04_evaluate -p run {config.run}")
+        else:
+            _quirks(Path(logs), self.quirks)
 
 
 def _convert(logs: str, to: str, out: Path | None) -> None:
     """Write logs in a form of others."""
-    from crs_lib import data
-    from crs_lib.data import forms
-
     if not to or out is None:
         raise InputError("name the form and the file: --to openai --out FILE")
-    found = list(data.read(logs))
+    dialogues = list(data.read(logs))
     if to == "openai":
-        tables.write_jsonl(out, map(forms.to_openai, found))
+        tables.write_jsonl(out, map(forms.to_openai, dialogues))
     elif to == "dialoguekit":
-        records = [forms.to_dialoguekit(one) for one in found]
+        records = [forms.to_dialoguekit(dialogue) for dialogue in dialogues]
         tables.write_whole(out, json.dumps(records, ensure_ascii=False, indent=1))
     else:
-        forms.write_inspect(out, found)
-    print(f"{len(found):,} conversations: {paths.shown(out)}")
+        forms.write_inspect(out, dialogues)
+    print(f"{len(dialogues):,} conversations: {paths.shown(out)}")
 
 
 def _quirks(logs: Path, out: Path | None) -> None:
     """Print sessions by model and quirks by kind; every case goes into a file."""
-    from crs_lib import data
-
-    rows = list[tuple[str, int, int, int]]()
+    sessions: Counter[str] = Counter()
+    turns: Counter[str] = Counter()
+    shifts: Counter[str] = Counter()
 
     def counted() -> Iterator[Dialogue]:
-        for one in data.read(logs):
-            rows.append((one.model_name, 1, len(one.pairs()), len(one.shift_turns())))
-            yield one
+        for dialogue in data.read(logs):
+            model = dialogue.model_name
+            sessions[model] += 1
+            turns[model] += len(dialogue.pairs())
+            shifts[model] += len(dialogue.shift_turns())
+            yield dialogue
 
     report = data.log_quirks(counted())
-    frame = pd.DataFrame(rows, columns=["model", "sessions", "turns", "shifts"])
-    table(frame.groupby("model", sort=False).sum().reset_index())
+    rows = [(model, sessions[model], turns[model], shifts[model]) for model in sessions]
+    table(pd.DataFrame(rows, columns=["model", "sessions", "turns", "shifts"]))
     if report.empty:
         print("no quirks")
     else:
@@ -201,53 +208,65 @@ def _quirks(logs: Path, out: Path | None) -> None:
         print(f"every case: {paths.shown(out)}")
 
 
-def tell(found: Any, config: Any) -> None:
+def show_import(imported: Any, config: Any) -> None:
     """Print an import: sessions by system, what was skipped and why, and how far the catalogue goes."""
     from crs_lib.simulate.logged import SKIPPED
 
-    table(found.systems)
-    if len(found.skipped):
-        place = paths.shown(found.folder / SKIPPED)
-        lost = f"{len(found.skipped)} conversations could not be read"
-        table(found.skipped.head(3), f"{lost} ({place}); the first:")
-    for name in found.systems.loc[found.systems["turns"] == 0, "system"]:
+    systems = imported.systems
+    table(systems)
+    if len(imported.skipped):
+        file = paths.shown(imported.folder / SKIPPED)
+        lost = f"{len(imported.skipped)} conversations could not be read"
+        table(imported.skipped.head(3), f"{lost} ({file}); the first:")
+    for name in systems.loc[systems["turns"] == 0, "system"]:
         print(f"no usable session: {name}")
-    known = found.known
+    known = imported.known
     if known.foreign:
         print(f"only {100 * known.share:.0f} % of {known.of} ({known.n}) {config.catalog} {known.says}; give")
         print("the catalogue that the systems had: --catalog FILE")
-    print(f"run: {paths.shown(found.folder)}/")
+    print(f"run: {paths.shown(imported.folder)}/")
 
 
-_SCORING = (
-    "crs_lib.evaluate.choose:ScoringConfig catalog convention extractor similarity vocabulary topics "
-    "topic_model llm llm_settings"
-)
 _SCORES = ("turns.parquet", "shifts.parquet", "results.jsonl", "model_metrics.csv")
 
 
-@command(
-    "data score", takes=[_SCORING], reads="logs catalog vocabulary topic_model",
-    writes=" ".join(f"out/{name}" for name in (*_SCORES, "llm_calls.jsonl")),
-)  # fmt: skip
-def _score(*, logs: str, workers: int = 1, out: Path | None = None, **given: Any) -> None:
-    """Score logs of any known form.
+class Score(Command):
+    """Score logs of any known form."""
 
-    logs: a log file or a folder of them, of any known form
-    workers: processes (the result does not depend on it)
-    out: where the tables go (default: results/movies/scores)
-    """
-    from crs_lib import data, evaluate, llm
-    from crs_lib.evaluate.choose import ScoringConfig
+    takes = (
+        Takes(
+            "crs_lib.evaluate.choose:ScoringConfig",
+            "catalog convention extractor similarity vocabulary topics topic_model llm llm_settings",
+        ),
+    )
+    reads = "logs catalog vocabulary topic_model"
+    writes = " ".join(f"out/{name}" for name in (*_SCORES, "llm_calls.jsonl"))
 
-    place = out or paths.run_folder("movies", "scores")
-    config = ScoringConfig(**given, inputs={"logs": tables.of_files(data.files(logs))})
-    frame = evaluate.score_logs(logs, config, place, workers)
-    wide = frame.pivot_table(index="metric", columns="model", values="mean", dropna=False, sort=False)
-    print(wide.dropna(how="all").round(4).to_string(na_rep="-"))
-    print(f"\ntables: {paths.shown(place)}/  ({', '.join(_SCORES)})")
-    if config.asks:
-        table(llm.usage(place / "llm_calls.jsonl"), digits=2)
-        if lost := [row for row in tables.read_jsonl(place / "results.jsonl") if row["detail"].get("failed")]:
-            first = f"{lost[0]['session_id']} of {lost[0]['model']}: {lost[0]['detail']['failed']}"
-            print(f"sessions without scores: {len(lost)}; the first is {first}. The same command asks again")
+    logs: str
+    """a log file or a folder of them, of any known form"""
+    workers: int = 1
+    """processes (the result does not depend on it)"""
+    out: Path | None = None
+    """where the tables go (default: results/movies/scores)"""
+
+    def execute(self, settings: dict[str, Any]) -> None:
+        from crs_lib import evaluate, llm
+        from crs_lib.evaluate.choose import ScoringConfig
+
+        folder = self.out or paths.run_folder("movies", "scores")
+        config = ScoringConfig(**settings, inputs={"logs": tables.of_files(data.files(self.logs))})
+        frame = evaluate.score_logs(self.logs, config, folder, self.workers)
+        wide = frame.pivot_table(index="metric", columns="model", values="mean", dropna=False, sort=False)
+        print(wide.dropna(how="all").round(4).to_string(na_rep="-"))
+        print(f"\ntables: {paths.shown(folder)}/  ({', '.join(_SCORES)})")
+        if config.asks:
+            table(llm.usage(folder / "llm_calls.jsonl"), digits=2)
+            _show_lost(folder / "results.jsonl")
+
+
+def _show_lost(results: Path) -> None:
+    """Say how many sessions a model left without scores, and why the first."""
+    lost = [row for row in tables.read_jsonl(results) if row["detail"].get("failed")]
+    if lost:
+        first = f"{lost[0]['session_id']} of {lost[0]['model']}: {lost[0]['detail']['failed']}"
+        print(f"sessions without scores: {len(lost)}; the first is {first}. The same command asks again")

@@ -3,117 +3,163 @@
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from crs_lib import llm, notebooks
-from crs_lib.cli.app import command, table
+from crs_lib import notebooks
+from crs_lib.cli.commands import Command, Takes, table
 from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field
 from crs_lib.notebooks import runner
 
-_Pairs = tuple[list[str], ...]
-_NOBODY: dict[str, Any] = {"judges": ()}
-_SIMULATE, _EVALUATE = "03_simulate", "04_evaluate"
+_SIMULATE = "03_simulate"
 
 
-@command("run", reads="notebook f", writes="o")
-def _run(
-    notebook: tuple[str, ...] = (), *, p: _Pairs = (), f: Path | None = None, o: Path | None = None,
-    parameters: bool = False, refresh: bool = False,
-) -> None:  # fmt: skip
-    """Run one notebook with other parameters, show its parameters, or refresh the committed ones.
+class Run(Command):
+    """Run one notebook with other parameters, show its parameters, or refresh the committed ones."""
 
-    notebook: 03_simulate, 03_simulate.ipynb or a path
-    p: a parameter of the notebook; lists as a,b or JSON
-    f: a YAML file of parameters; -p goes before it
-    o: where the executed notebook goes
-    parameters: show its parameters, and do not run it
-    refresh: run committed notebooks (all by default) and store them
-    """
-    if refresh:
-        changed = notebooks.refresh(notebook)
-        print("\n".join(f"changed: {paths.shown(path)}" for path in changed) or "nothing changed")
-        return
-    if len(notebook) != 1:
-        raise InputError("run takes one notebook, e.g. 03_simulate; more of them in order: crs sweep")
-    found = notebooks.find(notebook[0])
-    if parameters:
-        print(runner.help_text(notebooks.parameters_of(found), found.stem))
-        return
-    print(f"{found.stem} finished: {paths.shown(notebooks.run(found, _given_values(found, p, f), o))}")
+    positional = ("notebook",)
+    reads = "notebook f"
+    writes = "o"
+
+    notebook: tuple[str, ...] = ()
+    """03_simulate, 03_simulate.ipynb or a path"""
+    p: tuple[list[str], ...] = ()
+    """a parameter of the notebook; lists as a,b or JSON"""
+    f: Path | None = None
+    """a YAML file of parameters; -p goes before it"""
+    o: Path | None = None
+    """where the executed notebook goes"""
+    parameters: bool = False
+    """show its parameters, and do not run it"""
+    refresh: bool = False
+    """run committed notebooks (all by default) and store them"""
+
+    def execute(self, settings: dict[str, Any]) -> None:
+        if self.refresh:
+            changed = notebooks.refresh(self.notebook)
+            for path in changed:
+                print(f"changed: {paths.shown(path)}")
+            if not changed:
+                print("nothing changed")
+            return
+        if len(self.notebook) != 1:
+            raise InputError("run takes one notebook, e.g. 03_simulate; more of them in order: crs sweep")
+        source = notebooks.find(self.notebook[0])
+        if self.parameters:
+            print(runner.help_text(notebooks.parameters_of(source), source.stem))
+            return
+        executed = notebooks.run(source, parameter_values(source, self.p, self.f), self.o)
+        print(f"{source.stem} finished: {paths.shown(executed)}")
 
 
-def _given_values(notebook: str | Path, pairs: Iterable[Sequence[str]], file: Path | None) -> dict[str, Any]:
+def parameter_values(
+    notebook: str | Path, pairs: Iterable[Sequence[str]], file: Path | None
+) -> dict[str, Any]:
     """The parameters of a command line, each read as the type declared in the notebook."""
-    known = notebooks.parameters_of(notebook)
-    read = {name: known[name].from_text(text) if name in known else text for name, text in pairs}
-    return (_yaml(file) if file else {}) | read
+    declared = notebooks.parameters_of(notebook)
+    values = read_parameters(file) if file else {}
+    for name, text in pairs:
+        values[name] = declared[name].from_text(text) if name in declared else text
+    return values
 
 
 @safety.reader("parameters")
-def _yaml(file: Path) -> dict[str, Any]:
+def read_parameters(file: Path) -> dict[str, Any]:
+    """The parameters in a YAML file."""
     values = safety.read_yaml(file)
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise InputError(f"'{file}' must map names of parameters to values, one 'name: value' a line")
     return values
 
 
-@command("sweep")
-def _sweep(file: str, *, jobs: Annotated[int, Field(ge=1, le=64)] = 1) -> None:
-    """Run notebooks over a grid of parameters.
+class Sweep(Command):
+    """Run notebooks over a grid of parameters."""
 
-    file: a file, or the name of one in notebooks/sweeps
-    jobs: runs at once
-    """
-    from crs_lib import evaluate
-    from crs_lib.cli import show
-    from crs_lib.notebooks import sweeps
+    positional = ("file",)
 
-    found = sweeps.read(file)
-    try:
-        table(sweeps.run(file, say=partial(print, flush=True), ready=evaluate.check_models, jobs=jobs))
-    finally:
-        show.finish(found, Path(file).stem)
+    file: str
+    """a file, or the name of one in notebooks/sweeps"""
+    jobs: Annotated[int, Field(ge=1, le=64)] = 1
+    """runs at once"""
+
+    def execute(self, settings: dict[str, Any]) -> None:
+        from crs_lib import evaluate
+        from crs_lib.cli import show
+        from crs_lib.notebooks import sweeps
+
+        sweep = sweeps.read(self.file)
+        say = partial(print, flush=True)
+        try:
+            table(sweeps.run(self.file, say=say, ready=evaluate.check_models, jobs=self.jobs))
+        finally:
+            show.finish(sweep, Path(self.file).stem)
 
 
-@command("simulate", takes=["crs_lib.judge.config:JudgeConfig judges samples"], defaults=_NOBODY)
-def _simulate(
-    *, p: _Pairs = (), f: Path | None = None, sweep: str = "", estimate: bool = False,
-    log: tuple[str, ...] = (), scheduler: str = "", **judged: Any,
-) -> None:  # fmt: skip
-    """Simulate without a notebook, also on a cluster, or estimate calls, tokens and hours.
+class Simulate(Command):
+    """Simulate without a notebook, also on a cluster, or estimate calls, tokens and hours."""
 
-    p: a parameter of 03_simulate; lists as a,b or JSON
-    f: a YAML file of parameters; -p goes before it
-    sweep: the runs of a sweep, e.g. thesis; -p goes before it
-    estimate: print calls, tokens and hours without running
-    log: a finished run, for --estimate
-    scheduler: address of a Dask scheduler
-    """
-    from crs_lib import evaluate
-    from crs_lib.notebooks import sweeps
-    from crs_lib.simulate import run as simulation
-    from crs_lib.simulate.config import SimulateConfig
+    takes = (Takes("crs_lib.judge.config:JudgeConfig", "judges samples"),)
+    usual: ClassVar[dict[str, Any]] = {"judges": ()}
 
-    known = notebooks.parameters_of(_SIMULATE)
-    given = runner.check_parameters(known, _given_values(_SIMULATE, p, f), _SIMULATE)
-    own = {f"{_SIMULATE}.{name}" for name in given}
-    swept: Iterable[Mapping[str, Any]] = sweeps.read(sweep).cells if sweep else [{}]
-    cells = [{name: value for name, value in cell.items() if name not in own} | given for cell in swept]
-    usual = {name: one.default for name, one in known.items()} if sweep else {}
-    asked = [usual | sweeps.Sweep.values_for(cell, notebooks.find(_SIMULATE)) for cell in cells]
-    configs = [SimulateConfig(**one | {"scheduler": scheduler}) for one in asked]
-    if estimate:
-        judged = {name: value for name, value in judged.items() if value}
-        pairs = zip(configs, cells, strict=True)
-        work = [row for config, cell in pairs for row in evaluate.planned(config, cell | judged)]
-        show_costs("movies", work, log, "run a few sessions")
-        return
-    if sweep:
-        evaluate.check_models([(_SIMULATE, one) for one in asked])
-    for config in configs:
-        print(f"finished: {paths.shown(simulation.simulate(config))}")
+    p: tuple[list[str], ...] = ()
+    """a parameter of 03_simulate; lists as a,b or JSON"""
+    f: Path | None = None
+    """a YAML file of parameters; -p goes before it"""
+    sweep: str = ""
+    """the runs of a sweep, e.g. thesis; -p goes before it"""
+    estimate: bool = False
+    """print calls, tokens and hours without running"""
+    log: tuple[str, ...] = ()
+    """a finished run, for --estimate"""
+    scheduler: str = ""
+    """address of a Dask scheduler"""
+
+    def execute(self, settings: dict[str, Any]) -> None:
+        from crs_lib import evaluate
+        from crs_lib.simulate import run as simulation
+        from crs_lib.simulate.config import SimulateConfig
+
+        cells = self._cells()
+        values = [self._values(cell) for cell in cells]
+        configs = [SimulateConfig(**{**own, "scheduler": self.scheduler}) for own in values]
+        if self.estimate:
+            judges = {name: value for name, value in settings.items() if value}
+            work: list[Any] = []
+            for config, cell in zip(configs, cells, strict=True):
+                work += evaluate.planned(config, {**cell, **judges})
+            show_costs("movies", work, self.log, "run a few sessions")
+            return
+        if self.sweep:
+            evaluate.check_models([(_SIMULATE, own) for own in values])
+        for config in configs:
+            print(f"finished: {paths.shown(simulation.simulate(config))}")
+
+    def _cells(self) -> list[dict[str, Any]]:
+        """The parameters of each run: those of the sweep, and the line's before them."""
+        from crs_lib.notebooks import sweeps
+
+        declared = notebooks.parameters_of(_SIMULATE)
+        own = runner.check_parameters(declared, parameter_values(_SIMULATE, self.p, self.f), _SIMULATE)
+        if not self.sweep:
+            return [own]
+        replaced = {f"{_SIMULATE}.{name}" for name in own}
+        cells = []
+        for cell in sweeps.read(self.sweep).cells:
+            others = {name: value for name, value in cell.items() if name not in replaced}
+            cells.append({**others, **own})
+        return cells
+
+    def _values(self, cell: Mapping[str, Any]) -> dict[str, Any]:
+        """The simulation's parameters of a run; of a sweep with the notebook's defaults."""
+        from crs_lib.notebooks import sweeps
+
+        values = sweeps.Sweep.values_for(cell, notebooks.find(_SIMULATE))
+        if not self.sweep:
+            return values
+        declared = notebooks.parameters_of(_SIMULATE)
+        defaults = {name: parameter.default for name, parameter in declared.items()}
+        return {**defaults, **values}
 
 
 def show_costs(study: str, work: Iterable[Any], logs: Sequence[str], try_it: str) -> None:
@@ -126,35 +172,46 @@ def show_costs(study: str, work: Iterable[Any], logs: Sequence[str], try_it: str
         if not path.exists():
             raise InputError(f"run {run!r} has no llm_calls.jsonl; name a finished run with models")
         with safety.faults("a call log", path):
-            known |= costs.costs(tables.read_jsonl(path))
-    found = costs.estimate(work, known)
-    if len(found) == 1:  # the sum of nothing
+            known.update(costs.costs(tables.read_jsonl(path)))
+    frame = costs.estimate(work, known)
+    if len(frame) == 1:  # the sum of nothing
         raise InputError("no model and no program takes part in this run; there is nothing to estimate")
-    summed = found.groupby(["role", "model"], sort=False, as_index=False).sum(min_count=1)
+    summed = frame.groupby(["role", "model"], sort=False, as_index=False).sum(min_count=1)
     table(summed.rename(columns={"tokens_in": "M tokens in", "tokens_out": "M tokens out"}), digits=2)
     if not logs:
         print(f"For tokens and hours {try_it} first, then add: --log RUN")
 
 
-@command("judge", takes=["crs_lib.judge.config:JudgeConfig judges samples llm canaries"], defaults=_NOBODY)
-def _judge(run: str, *, report: bool = False, **given: Any) -> None:
-    """Let models judge a finished run.
+class Judge(Command):
+    """Let models judge a finished run."""
 
-    run: a run whose dialogues are finished; with --report also a CSV of scores
-    report: print how far the scores can be trusted
-    """
-    from crs_lib import judge as judging
+    positional = ("run",)
+    takes = (Takes("crs_lib.judge.config:JudgeConfig", "judges samples llm canaries"),)
+    usual: ClassVar[dict[str, Any]] = {"judges": ()}
 
-    if given["judges"]:
-        folder = judging.judge_run(run, **given)
-        table(llm.usage(folder / "llm_calls.jsonl"), digits=2)
-        print(f"scores: {paths.shown(folder / judging.SCORES)}")
-    elif not report:
-        raise InputError("judge needs at least one judge; name it, e.g. --judges ollama:llama3:instruct")
-    if report:
-        place = paths.given(run)
-        is_file = place.is_file() or len(place.parts) > 1
-        scores = judging.read_scores(place) if is_file else judging.score_table(run)
-        table(judging.flag_counts(scores), "Scores asked for, given and missing")
-        table(judging.summary(scores), "How far the judges can be trusted")
-        table(judging.headline(scores), "Mean scores, without judges of the system's own family")
+    run: str
+    """a run whose dialogues are finished; with --report also a CSV of scores"""
+    report: bool = False
+    """print how far the scores can be trusted"""
+
+    def execute(self, settings: dict[str, Any]) -> None:
+        from crs_lib import judge, llm
+
+        if settings["judges"]:
+            folder = judge.judge_run(self.run, **settings)
+            table(llm.usage(folder / "llm_calls.jsonl"), digits=2)
+            print(f"scores: {paths.shown(folder / judge.SCORES)}")
+        elif not self.report:
+            raise InputError("judge needs at least one judge; name it, e.g. --judges ollama:llama3:instruct")
+        if self.report:
+            self._report()
+
+    def _report(self) -> None:
+        from crs_lib import judge
+
+        path = paths.given(self.run)
+        is_file = path.is_file() or len(path.parts) > 1
+        scores = judge.read_scores(path) if is_file else judge.score_table(self.run)
+        table(judge.flag_counts(scores), "Scores asked for, given and missing")
+        table(judge.summary(scores), "How far the judges can be trusted")
+        table(judge.headline(scores), "Mean scores, without judges of the system's own family")

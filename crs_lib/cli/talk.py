@@ -3,100 +3,114 @@
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
-from crs_lib.cli.app import command
+from crs_lib.catalog import sources
+from crs_lib.cli.commands import Command, Takes
 from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.settings import Field
 from crs_lib.core.text import shorten
+from crs_lib.llm.base import LLMError
+from crs_lib.runs import Start, jobs
+from crs_lib.simulate.config import SimulateConfig, needs, versions
+from crs_lib.simulate.run import Maker, reply_meta
+from crs_lib.simulate.trial import TRIAL_TURNS, trial
+from crs_lib.systems import base as systems
+from crs_lib.systems import tracker
 
 _SHOWN = 2_000  # characters of a reply
 
 
-@command(
-    "chat", takes=["crs_lib.simulate.config:SimulateConfig catalog seed llm"], reads="catalog", writes="out"
-)  # fmt: skip
-def _chat(
-    spec: str, *, simulated: bool = False, session: Annotated[int, Field(ge=0)] = 0, out: Path | None = None,
-    **given: Any,
-) -> None:  # fmt: skip
-    """Talk to a system in the terminal, or watch a simulated user do it.
+class Chat(Command):
+    """Talk to a system in the terminal, or watch a simulated user do it."""
 
-    spec: the system: tracker, http://127.0.0.1:8000/reply, 'exec:node a.js'
-    simulated: let a simulated user hold three turns, and show what the system understood
-    session: scenarios of simulated users from this one on
-    out: add the conversation to this file, a JSON line
-    """
-    from crs_lib.simulate.config import SimulateConfig
-    from crs_lib.simulate.trial import TRIAL_TURNS
+    positional = ("spec",)
+    takes = (Takes("crs_lib.simulate.config:SimulateConfig", "catalog seed llm"),)
+    reads = "catalog"
+    writes = "out"
 
-    usual: dict[str, Any] = {"run": "trial", "systems": [spec], "n_sessions": 1}
-    config = SimulateConfig(**usual | given | ({"n_turns": TRIAL_TURNS, "voices": "A"} if simulated else {}))
-    with _ready(config) as world:
-        print(f"{spec} on {config.catalog_name} ({len(world.catalog):,} films)", end="")
-        if simulated:
-            _simulate(world, config, session)
-            return
+    spec: str
+    """the system: tracker, http://127.0.0.1:8000/reply, 'exec:node a.js'"""
+    simulated: bool = False
+    """let a simulated user hold three turns, and show what the system understood"""
+    session: Annotated[int, Field(ge=0)] = 0
+    """scenarios of simulated users from this one on"""
+    out: Path | None = None
+    """add the conversation to this file, a JSON line"""
+
+    def execute(self, settings: dict[str, Any]) -> None:
+        options: dict[str, Any] = {"run": "trial", "systems": [self.spec], "n_sessions": 1, **settings}
+        if self.simulated:
+            options.update(n_turns=TRIAL_TURNS, voices="A")
+        config = SimulateConfig(**options)
+        with _ready(config) as world:
+            print(f"{self.spec} on {config.catalog_name} ({len(world.catalog):,} films)", end="")
+            if self.simulated:
+                _simulate(world, config, self.session)
+            else:
+                self._talk(world, config)
+
+    def _talk(self, world: Any, config: SimulateConfig) -> None:
         print(". Ask for films in English, change your mind; Ctrl-D or Ctrl-C ends.")
-        turns = list[Turn]()
+        turns: list[Turn] = []
         with suppress(EOFError, KeyboardInterrupt):
-            for pair in _talk(world, config):
-                turns += pair
-        print(f"\nended after {len(turns) // 2} {'turn' if len(turns) == 2 else 'turns'}")
-        if out and turns:
-            before = out.read_text(encoding="utf-8").split("\n") if out.exists() else []
-            said = Dialogue(f"{time.time_ns()}", spec, tuple(turns))
-            tables.write_jsonl(out, [*filter(None, before), said.dumps()])
-            print(f"kept: {paths.shown(out)}")
+            for user, system in _turns(world, config):
+                turns += [user, system]
+        count = len(turns) // 2
+        print(f"\nended after {count} {'turn' if count == 1 else 'turns'}")
+        if self.out and turns:
+            before = []
+            if self.out.exists():
+                before = self.out.read_text(encoding="utf-8").split("\n")
+            dialogue = Dialogue(f"{time.time_ns()}", self.spec, tuple(turns))
+            tables.write_jsonl(self.out, [*filter(None, before), dialogue.dumps()])
+            print(f"kept: {paths.shown(self.out)}")
 
 
-def _simulate(world: Any, config: Any, session: int) -> None:
+def _simulate(world: Any, config: SimulateConfig, session: int) -> None:
     """Three turns of a simulated user; then what was understood in all, and how to score the system."""
-    from crs_lib.simulate.trial import trial
-
-    spec, found = config.systems[0], []
+    spec = config.systems[0]
+    replies = films = foreign = states = whole = 0
     print(f", users of seed {config.seed}")
     for number, turn in enumerate(trial(world, config, session), start=1):
-        found.append(turn)
         print(f"\n{number}  user    {turn.utterance}")
         _fact("constraints", _pairs(turn.wishes))
         _show(world.catalog, spec, turn.reply, turn.wishes, turn.seconds)
-    replies = [turn.reply for turn in found]
-    films, foreign = (sum(len(getattr(one, name)) for one in replies) for name in ("items", "hallucinated"))
-    met = ({_met(world.catalog, item, one.wishes) for item in one.reply.items} for one in found)
-    whole = sum(len(one.wishes) in counts for one, counts in zip(found, met, strict=True))
-    states = sum("state" in one.extra for one in replies)
-    print(f"\nUnderstood: {len(found)} replies, {films} films, {foreign} titles outside the catalogue, "
-          f"{states} states\n{whole} of {len(found)} replies hold a film that meets them all.")  # fmt: skip
+        replies += 1
+        films += len(turn.reply.items)
+        foreign += len(turn.reply.hallucinated)
+        states += "state" in turn.reply.extra
+        met = [_met(world.catalog, item, turn.wishes) for item in turn.reply.items]
+        whole += len(turn.wishes) in met
+    seen = f"{films} films, {foreign} titles outside the catalogue, {states} states"
+    print(f"\nUnderstood: {replies} replies, {seen}")
+    print(f"{whole} of {replies} replies hold a film that meets them all.")
     if not films:
         print("No film was read: name films as 'recommended' (ids or titles), or by title in the reply.")
-    quoted = "'" + tables.dumps({"": [spec]})[5:-1].replace("'", "'\\''") + "'"
-    print(f"Score it:   python -m crs_lib run 03_simulate -p run mine -p systems {quoted}\n"
-          "            python -m crs_lib run 04_evaluate -p run mine")  # fmt: skip
+    value = tables.dumps({"": [spec]})[5:-1].replace("'", "'\\''")
+    print(f"Score it:   python -m crs_lib run 03_simulate -p run mine -p systems '{value}'")
+    print("            python -m crs_lib run 04_evaluate -p run mine")
 
 
-def _talk(world: Any, config: Any) -> Iterator[Sequence[Turn]]:
+def _turns(world: Any, config: SimulateConfig) -> Iterator[tuple[Turn, Turn]]:
     """The turns of a person with the system, each shown with what was read of it."""
-    from crs_lib.simulate.run import reply_meta
-    from crs_lib.systems import base as systems
-    from crs_lib.systems import tracker
-
-    spec, wishes = config.systems[0], dict[str, str]()
+    spec = config.systems[0]
+    constraints: dict[str, str] = {}
     system = systems.create(spec, world, config.seed, 0)
     if system.sees_state:
         raise InputError(f"{spec} reads the log of a simulated user, and a person has none")
     for number, text in enumerate(_lines(), start=1):
         began = time.perf_counter()
         reply = system.reply(number, text, {})
-        wishes = tracker.apply(wishes, tracker.read(world.grounder, text))
+        constraints = tracker.apply(constraints, tracker.read(world.grounder, text))
         _fact("spans", _spans(world.grounder, text))
-        _fact("tracked", _pairs(wishes))
-        _show(world.catalog, spec, reply, wishes, time.perf_counter() - began)
+        _fact("tracked", _pairs(constraints))
+        _show(world.catalog, spec, reply, constraints, time.perf_counter() - began)
         yield Turn(USER, text), Turn(SYSTEM, reply.text, reply_meta(world.catalog, reply))
 
 
@@ -105,21 +119,17 @@ def _lines() -> Iterator[str]:
     with suppress(ImportError):
         import readline  # noqa: F401 - importing it gives input() its keys
     while True:
-        if text := input("\nyou> ").strip():
-            if not sys.stdin.isatty():
-                print(text)
-            yield text
+        text = input("\nyou> ").strip()
+        if not text:
+            continue
+        if not sys.stdin.isatty():
+            print(text)
+        yield text
 
 
 @contextmanager
-def _ready(config: Any) -> Iterator[Any]:
+def _ready(config: SimulateConfig) -> Iterator[Any]:
     """The world of the system's sessions, after a run's checks; nothing of it is kept."""
-    from crs_lib.catalog import sources
-    from crs_lib.llm.base import LLMError
-    from crs_lib.runs import Start, jobs
-    from crs_lib.simulate.config import needs, versions
-    from crs_lib.simulate.run import Maker
-
     jobs.checked(needs(config.roles(), config.llm_settings, sources.load(config.catalog)))
     versions(config.programs(), {})
     with tempfile.TemporaryDirectory() as folder:
@@ -132,15 +142,19 @@ def _ready(config: Any) -> Iterator[Any]:
             maker.close()
 
 
-def _show(catalog: Any, spec: str, reply: Any, wishes: Mapping[str, str], seconds: float) -> None:
+def _show(catalog: Any, spec: str, reply: Any, constraints: Mapping[str, str], seconds: float) -> None:
     """Print a reply with the films, the titles outside the catalogue and the state that were read from it."""
     name = spec if len(spec) <= 24 else spec.partition(":")[0]
     print(f"{name}> {shorten(reply.text, _SHOWN) or '(no words)'}")
     for item in reply.items:
         film = catalog.items[item]
-        year = f" ({film.year})" if film.year else ""
-        met = f", meets {_met(catalog, item, wishes)} of {len(wishes)}" if wishes else ""
-        _fact("film", f"{film.title}{year} [{film.item_id}]{met}")
+        line = film.title
+        if film.year:
+            line += f" ({film.year})"
+        line += f" [{film.item_id}]"
+        if constraints:
+            line += f", meets {_met(catalog, item, constraints)} of {len(constraints)}"
+        _fact("film", line)
     if reply.hallucinated:
         _fact("unknown", "; ".join(reply.hallucinated))
     state = reply.extra.get("state", reply.constraints)
@@ -149,23 +163,30 @@ def _show(catalog: Any, spec: str, reply: Any, wishes: Mapping[str, str], second
     _fact("time", f"{1000 * seconds:,.0f} ms")
 
 
-def _met(catalog: Any, item: int, wishes: Mapping[str, str]) -> int:
+def _met(catalog: Any, item: int, constraints: Mapping[str, str]) -> int:
     """The number of constraints that a film meets."""
     values = catalog.items[item].values
-    return sum(value in values[name] for name, value in wishes.items())
+    return sum(1 for name, value in constraints.items() if value in values[name])
 
 
 def _spans(grounder: Any, text: str) -> str:
     """The stretches of a text that name concepts or titles, each with what it names."""
-    found = [(m.start, m.end, f"{m.field}={m.value}") for m in grounder.audit(text) if not m.rejected]
-    found += [(m.start, m.end, grounder.catalog.items[m.item].item_id) for m in grounder.titles(text)]
-    shown = [f"{text[start:end]} {name}" for start, end, name in sorted(found)]
-    return "; ".join(shown) or "none"
+    spans = []
+    for mention in grounder.audit(text):
+        if not mention.rejected:
+            spans.append((mention.start, mention.end, f"{mention.field}={mention.value}"))
+    for title in grounder.titles(text):
+        spans.append((title.start, title.end, grounder.catalog.items[title.item].item_id))
+    parts = [f"{text[start:end]} {name}" for start, end, name in sorted(spans)]
+    return "; ".join(parts) or "none"
 
 
 def _pairs(state: Mapping[str, Any]) -> str:
-    words = {name: one if isinstance(one, str) else " or ".join(one) for name, one in state.items()}
-    return ", ".join(f"{name} = {word}" for name, word in words.items()) or "none"
+    pairs = []
+    for name, value in state.items():
+        words = value if isinstance(value, str) else " or ".join(value)
+        pairs.append(f"{name} = {words}")
+    return ", ".join(pairs) or "none"
 
 
 def _fact(name: str, text: str) -> None:

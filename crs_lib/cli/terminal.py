@@ -18,12 +18,12 @@ STOPPED = "\nstopped; what was finished is stored, the same command continues\n"
 
 
 @contextlib.contextmanager
-def promptly() -> Iterator["_Interrupts"]:
+def promptly() -> Iterator["Interrupts"]:
     """Within, the first Ctrl-C raises KeyboardInterrupt; a second one, or ``TIDY`` seconds, end the process.
     The signals are watched by a thread of their own, which no long computation and no waiting server holds
     up. Without effect outside the main thread, and where the signal is ignored (a background job).
     """
-    seen = _Interrupts()
+    seen = Interrupts()
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         yield seen
@@ -44,13 +44,13 @@ def promptly() -> Iterator["_Interrupts"]:
         os.close(read)
 
 
-class _Interrupts:
+class Interrupts:
     """The interrupts that arrived while a command worked."""
 
     def __init__(self) -> None:
         self.count = 0
         self.raised = False
-        self._told = threading.Lock()
+        self._said = threading.Lock()
 
     def interrupt(self, number: int, frame: object) -> None:
         """The handler of the signal in the main thread: KeyboardInterrupt."""
@@ -83,7 +83,7 @@ class _Interrupts:
 
     def say(self) -> None:
         """Say once that the command was stopped, past all locks of the output."""
-        if self._told.acquire(blocking=False):
+        if self._said.acquire(blocking=False):
             try:
                 print(STOPPED, end="", file=sys.stderr, flush=True)
             except (OSError, ValueError, RuntimeError):

@@ -19,20 +19,31 @@ GROUP = "crs_lib.clients"
 
 @dataclass(frozen=True)
 class ClientCommand:
-    """A command of a client: its name, one line of help, and the module that registers it when imported."""
+    """A command: its name, one line of help, and its class (``module:class``), imported when it is used."""
 
     name: str
     summary: str
-    module: str
+    target: str
 
 
 @dataclass(frozen=True)
 class Client:
-    """What a client adds: its commands, and the modules to import by kind of registry ("metric")."""
+    """What a client adds to the kernel.
+
+    ``commands`` stand in the help under ``heading``. ``old_names`` maps former names of commands to what is
+    typed today, ``gone`` commands that ended to where their work went. ``members`` are the modules to import
+    by kind of registry ("metric"). ``notebooks`` maps the tens digit of its notebooks to the study whose
+    folder they write, ``tables`` a study to the function (``module:function``) that reads its tables.
+    """
 
     name: str
+    heading: str = ""
     commands: tuple[ClientCommand, ...] = ()
+    old_names: Mapping[str, str] = field(default_factory=dict)
+    gone: Mapping[str, str] = field(default_factory=dict)
     members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    notebooks: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
 
 
 @cache

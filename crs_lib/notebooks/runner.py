@@ -29,14 +29,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 
 from crs_lib.core import paths, progress, safety
+from crs_lib.core.clients import clients
 from crs_lib.core.errors import InputError, RunError, unknown
 from crs_lib.notebooks.look import PREFIX
 
 if TYPE_CHECKING:
     from jupyter_client.manager import AsyncKernelManager
-
-_STUDIES = {"0": "movies", "1": "cosrec", "2": "realtalk", "3": "movies"}
-
 
 _AUTHORITY = re.compile(r"\w://(\S*)")
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
@@ -198,7 +196,15 @@ def committed() -> list[Path]:
 
 def study(notebook: Path) -> str:
     """The study of a notebook, from the tens digit of its number; ``other`` for a name without a number."""
-    return _STUDIES.get(notebook.name[0], "other") if notebook.name[:2].isdigit() else "other"
+    if not notebook.name[:2].isdigit():
+        return "other"
+    digit = notebook.name[0]
+    if digit == "0":
+        return "movies"
+    for client in clients():
+        if digit in client.notebooks:
+            return client.notebooks[digit]
+    return "other"
 
 
 def parameters_of(notebook: str | Path) -> dict[str, _Parameter]:

@@ -1,6 +1,6 @@
 """The original thesis as a client of the kernel: what it registers, and its commands."""
 
-from crs_lib.core.clients import Client
+from crs_lib.core.clients import Client, ClientCommand
 
 _MEMBERS = {
     "convention": ("crs_lib.thesis.conventions",),
@@ -11,5 +11,29 @@ _MEMBERS = {
     "metric": ("crs_lib.thesis.tables",),
     "scored view": ("crs_lib.report.thesis_views",),
 }
+_COMMANDS = "crs_lib.thesis.commands"
 
-CLIENT = Client("thesis", members=_MEMBERS)
+CLIENT = Client(
+    "thesis",
+    heading="The thesis",
+    members=_MEMBERS,
+    commands=(
+        ClientCommand(
+            "thesis demo", "Run notebooks 01 to 06, from the catalogue to the figures.", f"{_COMMANDS}:Demo"
+        ),
+        ClientCommand(
+            "thesis tables", "Make the thesis's tables and figures from logs.", f"{_COMMANDS}:Tables"
+        ),
+        ClientCommand(
+            "thesis topics",
+            "Train the topic model of the thesis's conventions on the plots of a catalogue.",
+            f"{_COMMANDS}:Topics",
+        ),
+    ),
+    old_names={
+        "thesis": "thesis demo",
+        "thesis-tables": "thesis tables",
+        "topics": "thesis topics",
+        "catalog topics": "thesis topics",
+    },
+)

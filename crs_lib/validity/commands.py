@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from crs_lib.cli.app import command, table
+from crs_lib.cli.commands import Command, Takes, table
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import OneOf
@@ -12,21 +12,25 @@ if TYPE_CHECKING:
     from crs_lib.validity.labels import AskConfig
 
 
-@command("validity gate", takes=["crs_lib.validity.gate:GateConfig"])
-def _gate(*, develop: bool = False, confirm: bool = False, **given: Any) -> None:
-    """Show which metrics order the control policies as they must: the protocol's last confirmation.
+class Gate(Command):
+    """Show which metrics order the control policies as they must: the protocol's last confirmation."""
 
-    develop: test the protocol's requirements on its development seeds
-    confirm: test them once on its confirmation seeds, and log the verdict
-    """
-    from crs_lib.validity import gate as gates
+    takes = (Takes("crs_lib.validity.gate:GateConfig"),)
 
-    if develop or confirm:
-        _protocol(given, confirm)
-        return
-    for name in given:
-        raise InputError(f"{name} goes with --develop or --confirm; leave it out")
-    table(gates.verdicts())
+    develop: bool = False
+    """test the protocol's requirements on its development seeds"""
+    confirm: bool = False
+    """test them once on its confirmation seeds, and log the verdict"""
+
+    def execute(self, settings: dict[str, Any]) -> None:
+        from crs_lib.validity import gate as gates
+
+        if self.develop or self.confirm:
+            _protocol(settings, self.confirm)
+            return
+        for name in settings:
+            raise InputError(f"{name} goes with --develop or --confirm; leave it out")
+        table(gates.verdicts())
 
 
 def _protocol(options: dict[str, Any], confirm: bool) -> None:
@@ -45,51 +49,64 @@ def _protocol(options: dict[str, Any], confirm: bool) -> None:
     print(f"protocol {tests['protocol'].iloc[0][:16]}, {path}")
 
 
-@command("validity people", reads="catalog", writes="out")
-def _people(
-    part: Annotated[str, OneOf(("revisions",))], *, catalog: str = "", out: Path | None = None
-) -> None:
-    """Compare what is measured at revisions with the ratings of people who changed their minds.
+class People(Command):
+    """Compare what is measured at revisions with the ratings of people who changed their minds."""
 
-    catalog: a catalogue's file (default: the data set redial-movies)
-    out: where the tables go
-    """
-    from crs_lib import data
-    from crs_lib.catalog import sources
-    from crs_lib.catalog.grounder import Grounder
-    from crs_lib.validity import revisions
+    positional = ("part",)
+    reads = "catalog"
+    writes = "out"
 
-    films = sources.load(catalog or data.locate("redial-movies"))
-    study = revisions.study(revisions.replies(Grounder(films)))
-    if out:
-        revisions.write(study, out)
-    for frame in study:
-        table(frame)
+    part: Annotated[str, OneOf(("revisions",))]
+    """revisions"""
+    catalog: str = ""
+    """a catalogue's file (default: the data set redial-movies)"""
+    out: Path | None = None
+    """where the tables go"""
+
+    def execute(self, settings: dict[str, Any]) -> None:
+        from crs_lib import data
+        from crs_lib.catalog import sources
+        from crs_lib.catalog.grounder import Grounder
+        from crs_lib.validity import revisions
+
+        films = sources.load(self.catalog or data.locate("redial-movies"))
+        study = revisions.study(revisions.replies(Grounder(films)))
+        if self.out:
+            revisions.write(study, self.out)
+        for frame in study:
+            table(frame)
 
 
-@command("validity annotate", takes=["crs_lib.validity.labels:AskConfig"], reads="import_", writes="out")
-def _annotate(*, out: Path | None = None, import_: tuple[str, ...] = (), **given: Any) -> None:
+class Annotate(Command):
     """Make a page of questions about a run, or read its labels.
 
     CoSRec's kinds are relevance, intents and quality; their labels become the files of a corpus.
-
-    out: where the page goes (default: the run's folder); of CoSRec's labels: the corpus to write
-    import_: labels that the page exported, to analyse
     """
-    from crs_lib.validity import labels, questions
 
-    config = labels.AskConfig(**given)
-    if config.kind not in ("single", "pairs"):
-        _assess(config, out, import_)
-    elif import_:
-        findings = labels.findings(config.run, import_)
-        for frame in findings[1:]:
-            table(frame)
-        print(f"tables: {paths.shown(labels.write(config.run, findings))}/")
-    else:
-        page = paths.shown(questions.write_page(config, out))
-        print(f"written: {page}   open it in a browser, no server is needed")
-        print(f"then: python -m crs_lib validity annotate --run {config.run} --import labels-*.jsonl")
+    takes = (Takes("crs_lib.validity.labels:AskConfig"),)
+    reads = "import_"
+    writes = "out"
+
+    out: Path | None = None
+    """where the page goes (default: the run's folder); of CoSRec's labels: the corpus to write"""
+    import_: tuple[str, ...] = ()
+    """labels that the page exported, to analyse"""
+
+    def execute(self, settings: dict[str, Any]) -> None:
+        from crs_lib.validity import labels, questions
+
+        config = labels.AskConfig(**settings)
+        if config.kind not in ("single", "pairs"):
+            _assess(config, self.out, self.import_)
+        elif self.import_:
+            findings = labels.findings(config.run, self.import_)
+            for frame in findings[1:]:
+                table(frame)
+            print(f"tables: {paths.shown(labels.write(config.run, findings))}/")
+        else:
+            page = paths.shown(questions.write_page(config, self.out))
+            print(f"written: {page}   open it in a browser, no server is needed")
+            print(f"then: python -m crs_lib validity annotate --run {config.run} --import labels-*.jsonl")
 
 
 def _assess(config: "AskConfig", out: Path | None, files: tuple[str, ...]) -> None:

@@ -12,7 +12,7 @@ from matplotlib.patches import FancyBboxPatch
 from matplotlib.text import Text
 
 from crs_lib import figures
-from crs_lib.cli.show import READERS
+from crs_lib.cli.show import table_readers
 from crs_lib.core import rng
 from crs_lib.core.errors import RunError
 from crs_lib.figures import base as registered
@@ -233,7 +233,7 @@ def test_the_facts_the_caption_and_the_note_are_complete(name):
         <= set(entry.facts)
         <= needed | {"made_by", "place", "dark", "title", "note", "unpaired", "metrics"}
     )
-    assert set(entry.facts["tables"]) <= set(frames()) and entry.facts["study"] in READERS
+    assert set(entry.facts["tables"]) <= set(frames()) and entry.facts["study"] in table_readers()
     assert entry.summary
     text = registered.caption(name, *tables_of(entry))
     assert "{" not in text and text.endswith(".")
@@ -370,7 +370,7 @@ def of(study):
     return registered.names(study), [entry.name for entry in TABLES if entry.facts["study"] == study]
 
 
-@pytest.mark.parametrize("study", READERS)
+@pytest.mark.parametrize("study", table_readers())
 def test_redraw_writes_everything_once_silently_and_the_same_again(study, folder, capsys, monkeypatch):
     """All is made; the pixels and vectors are those of a few (every figure's own test writes its files)."""
     drawn, printed = of(study)

@@ -128,7 +128,7 @@ SAMPLES = [
     ("catalog.sources.load", "films.parquet", FILMS, parquet, plain),
     ("catalog.sources.raw", "films.json", FILMS, json.dumps, plain),
     ("thesis.catalog.ThesisCatalog.load", "films.json", FILMS, json.dumps, plain),
-    ("cli.run._yaml", "values.yaml", {"run": "x", "n": 3}, yaml.safe_dump, plain),
+    ("cli.run.read_parameters", "values.yaml", {"run": "x", "n": 3}, yaml.safe_dump, plain),
     ("core.tables.read_jsonl", "x.jsonl", [TALK, TALK], lines, plain),
     ("core.tables.read_table", "results.jsonl", [{"model": "m", "session_id": "1", "x": 1.0}], lines, lambda place, read: read(place, tables.RESULTS)),
     ("core.tables.read_table", "turns.parquet", FILMS, parquet, lambda place, read: read(place, tables.CATALOG)),

@@ -18,8 +18,14 @@ PACKAGE = ROOT / "crs_lib"
 
 
 def room(name):
-    """The room of a dotted name: crs_lib.llm.cache lies in llm; the package itself in none."""
-    return name.split(".")[1] if "." in name else ""
+    """The room of a dotted name: crs_lib.llm.cache lies in llm; the package itself in none.
+
+    The clients' commands, which the command line alone imports, are a room of their own above it.
+    """
+    parts = name.split(".")
+    if parts[2:] == ["commands"] and parts[1] != "cli":
+        return "commands"
+    return parts[1] if len(parts) > 1 else ""
 
 
 def dotted(path):

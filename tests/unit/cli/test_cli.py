@@ -1,14 +1,15 @@
 """The command line: options are made from settings, every command has help, every error of a user is one message."""
 
 import json
-import re
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
+import argcomplete
 import nbformat
 import pandas as pd
 import pytest
@@ -16,12 +17,15 @@ import pytest
 import crs_lib
 from crs_lib import notebooks
 from crs_lib.__main__ import main
-from crs_lib.cli import app, run
-from crs_lib.core import paths, prompts
+from crs_lib.cli import commands, completion, names, run
+from crs_lib.cli.commands import Command, Takes
+from crs_lib.core import paths
+from crs_lib.core.clients import ClientCommand, clients
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.settings import Entry, Field, OneOf, Seed, Settings
+from crs_lib.core.settings import Field, OneOf, Seed, Settings
 from tests.helpers import refused
 
+GONE = [name for client in clients() for name in client.gone]
 SAID = "seed -1 is not usable; give a whole number >= 0"
 
 
@@ -39,46 +43,102 @@ class Job(Settings):
     llm: Annotated[Mapping[str, Any], Field(description="settings")] = {}
 
 
-def parsed(words, fields="", **defaults):
-    """What a function that takes the fields of a job is called with."""
-    seen = {}
+class Jobs(Command):
+    """Take the fields of a job."""
 
-    def do(**given: Any) -> None:
-        seen.update(given)
-
-    app._do(Entry("do", do, "", {"takes": [f"{__name__}:Job {fields}"], "defaults": defaults}), words.split())
-    return seen
+    takes = (Takes(f"{__name__}:Job"),)
 
 
-def own(words):
-    """What a function with parameters of its own is called with."""
-    seen = {}
+class FewFields(Command):
+    """Take two of them, one with another default."""
 
-    def do(
-        name: str, more: tuple[str, ...] = (), *, p: tuple[list[str], ...] = (), n_runs: int = 3,
-        out: Path | None = None, log: tuple[str, ...] = (), import_: bool = False,
-    ) -> None:  # fmt: skip
-        """Do it.
-
-        All of it.
-
-        name: who does it
-        n_runs: how often
-        """
-        seen.update(name=name, more=more, p=p, n_runs=n_runs, out=out, log=log, import_=import_)
-
-    app._do(Entry("do", do, ""), words.split())
-    return seen
+    takes = (Takes(f"{__name__}:Job", "n_turns share"),)
+    usual: ClassVar[dict[str, Any]] = {"share": 0.1}
 
 
-def test_every_field_is_an_option_and_what_is_not_given_is_absent():
+class Own(Command):
+    """Do it.
+
+    All of it.
+    """
+
+    positional = ("name", "more")
+
+    name: str
+    """who does it"""
+    more: tuple[str, ...] = ()
+    p: tuple[list[str], ...] = ()
+    n_runs: int = 3
+    """how often"""
+    out: Path | None = None
+    log: tuple[str, ...] = ()
+    import_: bool = False
+
+
+class Asks(Command):
+    """Take a name behind a list."""
+
+    positional = ("name",)
+    takes = (Takes(f"{__name__}:Job", "systems"),)
+
+    name: str
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """What a command was executed with: its own fields, and the settings that it takes."""
+    calls = []
+    monkeypatch.setattr(Command, "execute", lambda command, settings: calls.append((command, settings)))
+    return calls
+
+
+def do(kind, words):
+    commands.do(ClientCommand("do", "", f"{__name__}:{kind.__name__}"), words.split())
+
+
+@pytest.fixture
+def parsed(seen):
+    def settings(words, kind=Jobs):
+        do(kind, words)
+        return seen.pop()[1]
+
+    return settings
+
+
+@pytest.fixture
+def own(seen):
+    def fields(words):
+        do(Own, words)
+        return seen.pop()[0].values()
+
+    return fields
+
+
+def test_every_field_is_an_option_and_what_is_not_given_is_absent(parsed):
     words = "--source a --turns 7 --share 1 --systems tracker,ollama:a:1 --sizes 1,2 --way slow --final"
     assert Job(**parsed(f'{words} --least 0 --llm {{"slots":8}}')) == Job(
         source="a", n_turns=7, share=1.0, systems=("tracker", "ollama:a:1"), sizes=(1, 2), way="slow",
         final=True, least=0, llm={"slots": 8},
     )  # fmt: skip
     assert parsed("--source a") == {"source": "a"}
-    assert parsed("--n-turns 4", "n_turns share", share=0.1) == {"n_turns": 4, "share": 0.1}
+    assert parsed("--n-turns 4", FewFields) == {"n_turns": 4, "share": 0.1}
+
+
+@pytest.mark.parametrize(
+    "words", ["--systems a,b c", "--systems a b,c", "--systems a b --systems c", "--systems a, b, c"]
+)
+def test_a_list_takes_words_and_commas(parsed, words):
+    assert parsed(f"--source x {words}")["systems"] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "words", ["r --systems a,b", "--systems a,b r", "--systems a b r", "--systems a b -- r"]
+)
+def test_a_name_may_stand_behind_a_list(seen, words):
+    do(Asks, words)
+    command, settings = seen.pop()
+    assert command.name == "r"
+    assert settings == {"systems": ["a", "b"]}
 
 
 @pytest.mark.parametrize(("words", "message"), [
@@ -91,11 +151,11 @@ def test_every_field_is_an_option_and_what_is_not_given_is_absent():
     ("--llm 8", "llm is 8; input should be a valid dictionary"),
     ("--llm {", "llm is '{'; input should be a valid dictionary"),
 ])  # fmt: skip
-def test_a_wrong_value_is_the_settings_error(words, message):
+def test_a_wrong_value_is_the_settings_error(parsed, words, message):
     refused(message, Job, **parsed(f"--source a {words}"))
 
 
-def test_parameters_of_the_function_are_options_too(tmp_path):
+def test_fields_of_the_command_are_options_too(own, tmp_path):
     usual = {"more": (), "p": (), "n_runs": 3, "out": None, "log": (), "import_": False}
     assert own("a") == {"name": "a", **usual}
     assert own("a b c -p x 1 -p y 2 --runs 4 --import") == {
@@ -106,25 +166,25 @@ def test_parameters_of_the_function_are_options_too(tmp_path):
     refused("n_runs is 'many'; input should be a valid integer", own, "a --runs many")
 
 
-def test_the_help_says_what_a_field_is_its_choices_and_its_default(capsys):
+def test_the_help_says_what_a_field_is_its_choices_and_its_default(capsys, parsed):
     with pytest.raises(SystemExit):
         parsed("")
     assert "--source" in capsys.readouterr().err  # without default, it must be given
-    for one in (parsed, own):
+    for kind in (Jobs, Own):
         with pytest.raises(SystemExit):
-            one("--help")
+            do(kind, "--help")
     shown = " ".join(capsys.readouterr().out.split())
     for part in (
         "--source SOURCE where it begins --turns N turns of a session (default: 20)",
         "--share X 100 % or less (default: 0.5)",
-        "--systems A,B who answers (default: tracker, echo) --sizes A,B context sizes --way",
+        "--systems A,B [A,B ...] who answers (default: tracker, echo) --sizes A,B [A,B ...] context sizes --way",
         "--way WAY how; fast or slow (default: fast) --final for good --least N at least",
         "--llm JSON settings", "Do it. All of it.", "name who does it", "--runs N how often (default: 3)",
     ):  # fmt: skip
         assert part in shown
 
 
-def command(*arguments, **options):
+def program(*arguments, **options):
     line = [sys.executable, "-m", "crs_lib", *arguments]
     return subprocess.run(line, capture_output=True, text=True, check=False, **options)
 
@@ -138,11 +198,56 @@ def listed(capsys, *words):
 
 def test_every_command_and_every_group_has_a_help_that_says_what_it_does(capsys):
     shown = listed(capsys)
-    assert len(app.COMMANDS) > 20
-    for one in app.COMMANDS:
-        assert f"{one.name} {one.summary}" in shown and one.summary in listed(capsys, *one.name.split())
-    assert "realtalk evaluate" in listed(capsys, "realtalk")
-    assert {name.split()[0] for name in app.COMMANDS.names()} == {*" ".join(app._GROUPS.values()).split()}
+    assert len(names.commands()) > 20
+    for command in names.commands().values():
+        assert f"{command.name} {command.summary}" in shown
+        assert command.summary in listed(capsys, *command.name.split())
+    group = listed(capsys, "realtalk")
+    assert "realtalk evaluate" in group
+    assert "validity" not in group
+
+
+def test_every_option_of_a_command_has_a_line_of_help():
+    for command in names.commands().values():
+        for setting in commands.options_of(commands.command_class(command)).values():
+            assert setting.help, f"{command.name}: {setting.name}"
+            assert "\n" not in setting.help
+
+
+@pytest.mark.subprocess
+def test_the_help_imports_neither_pandas_nor_pydantic():
+    code = "import sys; from crs_lib.cli import names; names.headings(); print({'pandas', 'pydantic', 'numpy'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize(("words", "expected"), [
+    ([], {"compare", "validity", "data"}), (["data"], {"get", "import", "score"}), (["validity"], {"gate", "annotate"}),
+    (["show"], {"figures", "report", "trace", "--run"}), (["data", "score"], {"--logs", "--convention"}),
+    (["leaderboard"], {"--runs", "--out"}),
+])  # fmt: skip
+def test_a_shell_is_offered_commands_then_options_and_names(words, expected):
+    finder = argcomplete.CompletionFinder(completion.parser_after(words), always_complete_options=True)
+    offered = finder._get_completions(["crs", *words], "", "", None)
+    assert expected <= {word.strip() for word in offered}
+
+
+@pytest.mark.subprocess
+def test_the_program_answers_a_shell(tmp_path):
+    line = "crs cosrec ind"
+    asks = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line))}
+    asks["_ARGCOMPLETE_STDOUT_FILENAME"] = str(tmp_path / "answer")
+    done = program(env={**os.environ, **asks})
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "answer").read_text().strip() == "index"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion_is_what_a_shell_evaluates(capsys, shell):
+    with pytest.raises(SystemExit) as ended:
+        main(["--completion", shell])
+    assert ended.value.code == 0
+    assert "_ARGCOMPLETE" in capsys.readouterr().out
 
 
 def test_the_version_is_that_of_the_package_and_of_the_citation(capsys):
@@ -155,11 +260,20 @@ def test_the_version_is_that_of_the_package_and_of_the_citation(capsys):
 
 def test_an_old_name_works_and_says_the_new_one(capsys):
     listed(capsys)
-    for old, new in prompts.lists("old_commands").items():
-        found, rest = app.find([*old.split(), "--seed", "1"])
-        assert found.name in re.sub(r" (figures|report|trace)$", "", new.partition(" --")[0])
-        assert [*found.name.split(), *rest] == [*new.split(), "--seed", "1"]
+    present = {
+        old: new for old, new in names.old_names().items() if not any(new.startswith(gone) for gone in GONE)
+    }
+    assert len(present) > 30
+    for old, new in present.items():
+        command, options = names.find([*old.split(), "--seed", "1"])
+        assert [*command.name.split(), *options] == [*new.split(), "--seed", "1"]
         assert capsys.readouterr().err == f"{old} is now: crs {new}\n"
+
+
+@pytest.mark.parametrize("words", GONE)
+def test_a_command_that_is_gone_says_where_it_went(words, capsys):
+    assert main(words.split()) == 2
+    assert capsys.readouterr().err.startswith(f"InputError: {words} is gone: ")
 
 
 @pytest.mark.parametrize(("error", "code", "message"), [
@@ -183,17 +297,17 @@ def test_the_real_program_refuses_a_wrong_line_and_a_reader_may_go_away():
     process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.close()
     assert process.stderr.read() == b"" and process.wait() == 141
-    done = command("run", "03_simualte_", "-p", "seed", "1")
+    done = program("run", "03_simualte_", "-p", "seed", "1")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("InputError: unknown notebook '03_simualte_'")
     assert "Traceback" not in done.stderr
-    assert command("dance").returncode == command().returncode == 2
+    assert program("dance").returncode == program().returncode == 2
 
 
 def test_values_come_from_the_file_and_then_from_the_line(tmp_path):
     (tmp_path / "p.yaml").write_text("count: 3\nloud: true\n")
-    found = run._given_values(str(_book(tmp_path)), [["count", "4"], ["run", "007"]], tmp_path / "p.yaml")
-    assert found == {"count": 4, "loud": True, "run": "007"}
+    values = run.parameter_values(str(_book(tmp_path)), [["count", "4"], ["run", "007"]], tmp_path / "p.yaml")
+    assert values == {"count": 4, "loud": True, "run": "007"}
 
 
 def _book(folder):
@@ -206,7 +320,7 @@ def _book(folder):
 
 @pytest.mark.subprocess
 def test_it_works_from_any_folder(tmp_path):
-    done = command("run", "--parameters", str(_book(tmp_path)), cwd=tmp_path)
+    done = program("run", "--parameters", str(_book(tmp_path)), cwd=tmp_path)
     assert done.returncode == 0 and "count (int)  words [1]" in done.stdout
 
 

@@ -1,7 +1,6 @@
 """No command writes over what it reads, no failed one takes an earlier result, no damaged file is read."""
 
 import ctypes
-import inspect
 import itertools
 import json
 import os
@@ -18,9 +17,11 @@ import pytest
 
 from crs_lib import catalog, evaluate, judge, llm, runs
 from crs_lib.__main__ import main
-from crs_lib.cli import app
+from crs_lib.cli import names
+from crs_lib.cli.commands import command_class, options_of
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.settings import fields_of
 from crs_lib.notebooks import sweeps
 from crs_lib.runs.ledger import Ledger
 from tests.contract.test_readers import CASES, SEED
@@ -34,8 +35,8 @@ TALK = {
 FILM = {"year": "1999", "genre": ["Drama"], "starring": ["A B"], "plot": "A plot."}
 # Words of a command, and a part of the one sentence that refuses them. The test writes the files.
 REFUSED = [
-    ("catalog topics --catalog sample --seed -1", "seed is -1; input should be greater than or equal to 0"),
-    ("catalog topics --catalog sample --seed 4294967296", "seed is 4294967296; input should be less than"),
+    ("thesis topics --catalog sample --seed -1", "seed is -1; input should be greater than or equal to 0"),
+    ("thesis topics --catalog sample --seed 4294967296", "seed is 4294967296; input should be less than"),
     ("simulate --scheduler nope://", "scheduler is 'nope://'"),
     ("data score --logs ~nosuchuser/x --catalog sample --out o", "'~nosuchuser/x' is no path: its user does not exist"),
     ("data score --logs a\0b --catalog sample --out o", "'a\\x00b'"),
@@ -46,7 +47,7 @@ REFUSED = [
     ("data score --logs log.jsonl --catalog names.json --out o", "field 'name' must be one text, got ['a', 'b']"),
     ("data score --logs log.jsonl --catalog titles.json --out o", "field 'title' must be one text, got {'a': 1}"),
     ("data score --logs log.jsonl --catalog by_id.json --out o", "item '1': field 'name' must be one text"),
-    ("catalog topics --catalog plots.json", "plots.json, film 'F': field 'plot' must be one text"),
+    ("thesis topics --catalog plots.json", "plots.json, film 'F': field 'plot' must be one text"),
     ("data score --logs twice.jsonl --catalog sample --out o", "the key 'session_id' stands twice"),
     ("data score --logs events.jsonl --catalog sample --out o", "'shift_events' is [5], expected a list of objects"),
     ("data import events.jsonl", "'shift_events' is [5], expected a list of objects"),
@@ -69,8 +70,8 @@ COMMANDS = (
     "run @", "run 03_simulate -f @", "sweep @", "cosrec index --products @ --out ix",
     "cosrec index --products log.jsonl --out @", "cosrec catalogue --metas @ --reviews @ --out p.jsonl",
     "cosrec intents --train @ --test @ --out i.jsonl", "realtalk predict --chat @ --out p.jsonl --encoder hashing",
-    "validity people rated --dialogues @ --catalog sample --out o.json", "judge @ --report", "show trace --run @",
-    "thesis tables --logs @ --catalog sample --run q", "catalog topics --catalog @",
+    "judge @ --report", "show trace --run @",
+    "thesis tables --logs @ --catalog sample --run q", "thesis topics --catalog @",
     "simulate -p systems exec:@", "chat tracker --simulated --catalog @",
     "compare Ours=exec:@", "catalog export --fields @ --out o.jsonl", "realtalk predict --train @ --chat log.jsonl",
     "validity annotate --import @", "data score --logs log.jsonl --catalog sample --vocabulary @ --out o",
@@ -78,7 +79,8 @@ COMMANDS = (
 )  # fmt: skip
 SWEEPS = ("finish: figures", "finish: [a]", "run: x\nrun: y", "grid: &a {seed: *a}", "notebooks: 3")
 ELSEWHERE = {"cosrec catalogue": {"metas", "reviews"}}  # folders, whose files crs_lib.cosrec.catalogue keeps
-WRITING = [one for one in app.COMMANDS if one.facts.get("writes")]
+KINDS = {name: command_class(command) for name, command in names.commands().items()}
+WRITING = [name for name, kind in KINDS.items() if kind.writes]
 
 
 @pytest.fixture
@@ -322,18 +324,20 @@ def test_folders_without_permission_are_one_sentence():
     assert len(done.stderr) < 400 * len(given), done.stderr
 
 
-def options(one, fact):
-    return list(dict.fromkeys(entry.partition("/")[0] for entry in one.facts.get(fact, "").split()))
+def named(entries):
+    """The options that the entries of ``reads`` or ``writes`` name."""
+    return list(dict.fromkeys(entry.partition("/")[0] for entry in entries.split()))
 
 
-@pytest.mark.parametrize("one", app.COMMANDS, ids=lambda one: one.name)
-def test_every_command_says_which_options_are_files(one):
-    own, known = app._known(one)
-    files = {field.name for field in app.fields_of(own) if Path in field.kinds}
-    files |= {"catalog", "logs"} & known.keys() if one.facts.get("writes") else set()
-    if not one.facts.get("writes"):
+@pytest.mark.parametrize("name", KINDS)
+def test_every_command_says_which_options_are_files(name):
+    kind = KINDS[name]
+    files = {field.name for field in fields_of(kind) if Path in field.kinds}
+    if kind.writes:
+        files |= {"catalog", "logs"} & options_of(kind).keys()
+    else:
         files -= {"f", "chat", "train", "dialogues"}  # read, and nothing is written that an option names
-    assert files - ELSEWHERE.get(one.name, set()) <= {*options(one, "reads"), *options(one, "writes")}
+    assert files - ELSEWHERE.get(name, set()) <= {*named(kind.reads), *named(kind.writes)}
 
 
 @pytest.fixture
@@ -353,44 +357,45 @@ def world(here, monkeypatch):
     return here
 
 
-def words(one, given):
+def words(name, given):
     """A command line with these options, and something for every other one that is required."""
-    found, parameters = one.name.split(), inspect.signature(one.make).parameters
-    asked = [name for name, p in parameters.items() if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
-    required = dict.fromkeys(asked, "x")
-    required |= {"validity people": {"part": "rated"}, "catalog": {"kind": "export"}}.get(one.name, {})
-    if "catalog" in options(one, "reads"):
-        required["catalog"] = "sample"
-    positional = [name for name, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
-    for name, value in (required | given).items():
-        flag = [] if name in positional else [f"-{name}" if len(name) == 1 else f"--{name.rstrip('_')}"]
-        found += [*flag, str(value)]
-    return found
+    kind = KINDS[name]
+    values = {field.name: "x" for field in fields_of(kind) if field.required}
+    values |= {"validity people": {"part": "revisions"}, "catalog": {"kind": "export"}}.get(name, {})
+    if "catalog" in named(kind.reads):
+        values["catalog"] = "sample"
+    line = name.split()
+    for option, value in (values | given).items():
+        if option not in kind.positional:
+            line.append(f"-{option}" if len(option) == 1 else f"--{option.rstrip('_').removeprefix('n_')}")
+        line.append(str(value))
+    return line
 
 
 def contents(folder):
     return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-@pytest.mark.parametrize("one", WRITING, ids=lambda one: one.name)
-def test_no_output_is_an_input_a_file_of_a_run_or_a_committed_notebook(one, world, capsys):
+@pytest.mark.parametrize("name", WRITING)
+def test_no_output_is_an_input_a_file_of_a_run_or_a_committed_notebook(name, world, capsys):
+    kind = KINDS[name]
     before = contents(world)
     run = world / "results" / "movies" / "r"
-    places = [(name, {}) for name in ("results/movies/r/manifest.json", "link", run / ".." / "r" / ".lock", "books.ipynb",
+    places = [(place, {}) for place in ("results/movies/r/manifest.json", "link", run / ".." / "r" / ".lock", "books.ipynb",
                                       "books/01_catalog.ipynb", run / "dialogues.jsonl", run)]  # fmt: skip
     file = "in/one.jsonl"
-    for name in set(options(one, "reads")) & set(inspect.signature(one.make).parameters):
-        places += [(file, {name: file}), ("in/../in/one.jsonl", {name: world / file}), (file, {name: "in"})]
-    if "catalog" in options(one, "reads"):
+    for read in set(named(kind.reads)) & set(kind.model_fields):
+        places += [(file, {read: file}), ("in/../in/one.jsonl", {read: world / file}), (file, {read: "in"})]
+    if "catalog" in named(kind.reads):
         places += [(place, {"catalog": f"{file}+plot"}) for place in (file, f"{file}+plot")]
-    for entry in one.facts["writes"].split():
+    for entry in kind.writes.split():
         option, _, file = entry.partition("/")
         for place, given in places:
             if file:  # the folder is named: the file within is a link to the place
                 shutil.rmtree("out", ignore_errors=True)
                 Path("out").mkdir()
                 (Path("out") / file).symlink_to((world / place).absolute())
-            assert main(words(one, given | {option: "out" if file else place})) == 2, (place, given)
+            assert main(words(name, given | {option: "out" if file else place})) == 2, (place, given)
             assert "give another output" in capsys.readouterr().err, (place, given)
     shutil.rmtree("out", ignore_errors=True)
     assert contents(world) == before
@@ -412,15 +417,16 @@ def another_name(draw, path, world):
     return f"{path.parent}//.//{path.name}" if kind == "doubled" else names.get(kind, path)
 
 
-@pytest.mark.parametrize("one", WRITING, ids=lambda one: one.name)
-def test_no_drawn_name_of_a_file_is_written_over(one, world, capsys):
+@pytest.mark.parametrize("name", WRITING)
+def test_no_drawn_name_of_a_file_is_written_over(name, world, capsys):
+    kind = KINDS[name]
     kept = contents(world)
-    reads = sorted(set(options(one, "reads")) & set(inspect.signature(one.make).parameters))
+    reads = sorted(set(named(kind.reads)) & set(kind.model_fields))
     for number in range(max(6, CASES // 10)):
-        draw = random.Random(f"{SEED} {one.name} {number}")
+        draw = random.Random(f"{SEED} {name} {number}")
         places = [path for path in kept if path.parent != world and (reads or path.parent.name != "in")]
         path = draw.choice(places)
-        given, (option, _, file) = {}, draw.choice(one.facts["writes"].split()).partition("/")
+        given, (option, _, file) = {}, draw.choice(kind.writes.split()).partition("/")
         if path.parent.name == "in":  # no run's file, no notebook: it must not be read and written at once
             read = draw.choice(reads)
             more = draw.choice(["", "+plot"]) if read == "catalog" else ""
@@ -430,7 +436,7 @@ def test_no_drawn_name_of_a_file_is_written_over(one, world, capsys):
             out = world / f"out{number}"
             out.mkdir()
             (out / file).symlink_to(world / place)
-        told = (f"CRS_FUZZ_SEED={SEED}", words(one, given | {option: out}))
+        told = (f"CRS_FUZZ_SEED={SEED}", words(name, given | {option: out}))
         assert main(told[1]) == 2 and "give another output" in capsys.readouterr().err, told
         assert {path: path.read_bytes() for path in kept} == kept, told
 

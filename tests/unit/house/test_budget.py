@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from crs_lib.cli import app
+from crs_lib.cli import names
 from tests.helpers import density
 from tests.helpers.house import FRONTS, MODULES, PACKAGE, ROOT, tree
 
@@ -77,8 +77,8 @@ def test_names_and_commands_are_few():
     for name in FRONTS:
         doors += len(getattr(__import__(name, fromlist=["*"]), "__all__", ()))
     assert doors <= FRONT_DOOR
-    assert len(app.COMMANDS) <= COMMANDS
-    groups = {name.split()[0] for name in app.COMMANDS.names() if " " in name}
+    assert len(names.commands()) <= COMMANDS
+    groups = {name.split()[0] for name in names.commands() if " " in name}
     assert len(groups) <= COMMAND_GROUPS
 
 

@@ -174,7 +174,7 @@ def test_answer_f1_counts_words_with_repetition_and_means_leave_missing_values_o
 
 
 def ask(question, *more, words="realtalk predict --ask"):
-    app._do(*app.find([*words.split(), question, "--chat", str(CHAT), *RULES, *more]))
+    app.do([*words.split(), question, "--chat", str(CHAT), *RULES, *more])
 
 
 @pytest.mark.parametrize("words", ["realtalk predict --ask", "realtalk-answer", "realtalk answer"])
@@ -194,7 +194,7 @@ def test_what_cannot_be_answered_is_refused_with_what_is_near(capsys, tmp_path):
     assert said.startswith("no answer in this chat\nhow sure: ") and "answer: " not in said
     assert len((tmp_path / "one.jsonl").read_text().splitlines()) == 1
     with pytest.raises(InputError, match="--out FILE, --page FILE or --ask"):
-        app._do(*app.find(["realtalk", "predict", "--chat", str(CHAT)]))
+        app.do(["realtalk", "predict", "--chat", str(CHAT)])
 
 
 def test_names_that_a_chat_never_says_lower_the_confidence(built, told):
@@ -205,7 +205,7 @@ def test_names_that_a_chat_never_says_lower_the_confidence(built, told):
 
 def test_the_page_holds_every_message_and_each_link_leads_somewhere(tmp_path, sample):
     path = tmp_path / "chat.html"
-    app._do(*app.find(["realtalk", "predict", "--chat", str(CHAT), "--page", str(path), *RULES]))
+    app.do(["realtalk", "predict", "--chat", str(CHAT), "--page", str(path), *RULES])
     text = path.read_text(encoding="utf-8")
     ids = re.findall(r' id="([^"]+)"', text)
     assert len(ids) == len(set(ids)) and {message.id for message in sample.messages} <= set(ids)
@@ -287,8 +287,8 @@ def test_each_question_ranks_its_own_chat_and_counts_once():
 def test_the_test_chats_stay_unscored_and_other_protocols_are_unknown(tmp_path, make_chat, monkeypatch):
     monkeypatch.setattr(compare.study, "chats", lambda _: [make_chat([("Ann", "a")], name="Chat_9_Ann_Ben")])
     refused("test split", lmeb.measure, RealTalkConfig(), error=RunError)
-    refused("benchmarks/lmeb.py", app._do, *app.find(["realtalk", "evaluate", "--protocol", "lmeb"]))
-    refused("benchmarks/teach_ranker.py", app._do, *app.find(["realtalk", "evaluate", "--teach"]))
+    refused("benchmarks/lmeb.py", app.do, ["realtalk", "evaluate", "--protocol", "lmeb"])
+    refused("benchmarks/teach_ranker.py", app.do, ["realtalk", "evaluate", "--teach"])
 
 
 def test_strangers_share_nobody_with_a_chat(make_chat):

@@ -4,11 +4,11 @@ import logging
 import pytest
 
 from crs_lib import figures, runs
-from crs_lib.cli import app, realtalk
+from crs_lib.cli import app
 from crs_lib.core import paths, prompts, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import LLM, Reply, Retry
-from crs_lib.realtalk import agent, compare, experiments, forms, phases, plan, query, ranker, study
+from crs_lib.realtalk import agent, commands, compare, experiments, forms, phases, plan, query, ranker, study
 from crs_lib.realtalk.config import RealTalkConfig
 from tests.helpers import refused
 from tests.helpers.ollama_server import Faults, OllamaServer
@@ -98,7 +98,7 @@ def test_config_says_what_was_expected(name, value, told):
 
 
 def run_cli(name, *words):
-    app._do(*app.find(["realtalk", name, *words]))
+    app.do(["realtalk", name, *words])
 
 
 def test_predict_command_reports_what_is_broken_and_answers_all_the_same(tmp_path, capsys):
@@ -139,7 +139,7 @@ def test_a_value_of_another_type_is_named_with_its_lever():
 ])  # fmt: skip
 def test_what_auto_fell_back_to_is_said_with_the_way_out(encoder, ranked_by, given, told):
     asked = "hashing" if (encoder, given) == ("hashing", "hand") else "auto"
-    first, *hints = realtalk.made_with(encoder, [ranked_by], asked, given)
+    first, *hints = commands.made_with(encoder, [ranked_by], asked, given)
     assert first == f"encoder: {encoder}; ranker: {ranked_by}"
     assert len(hints) == len(told) and all(word in hint for word, hint in zip(told, hints, strict=True))
 

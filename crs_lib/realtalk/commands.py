@@ -1,0 +1,211 @@
+"""The RealTalk study: find the evidence for questions, score it, compare settings."""
+
+import html
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pandas as pd
+
+from crs_lib.cli.commands import Command, Takes, table, typed
+from crs_lib.core import paths, prompts, tables
+from crs_lib.core.errors import InputError
+from crs_lib.core.settings import fields_of
+
+_CONFIG = "crs_lib.realtalk.config:RealTalkConfig"
+_MODEL = (
+    "teachers seed encoder ranker engine share keep single listed most narrative phase_least phase_most "
+    "margin window nodes llm forms view segments prompts questions"
+)
+_WORDS = "realtalk/command"  # headings of printed tables, and hints at what is not installed
+_AUTO = {"encoder": "auto", "ranker": "auto"}
+
+
+class Predict(Command):
+    """Find the evidence for every question of a chat, or answer one question; show a chat as a page."""
+
+    takes = (Takes(_CONFIG, _MODEL),)
+    usual: ClassVar[dict[str, Any]] = _AUTO
+    reads = "chat train"
+    writes = "out page"
+
+    chat: Path
+    """a chat file in RealTalk's or LoCoMo's schema"""
+    out: Path | None = None
+    """where the predictions go (.jsonl)"""
+    ask: str = ""
+    """a question of one's own in place of the file's; prints the answer, its messages and how sure it is"""
+    page: Path | None = None
+    """where a page of the chat goes (.html): questions, arcs, threads, segments, messages"""
+    train: Path | None = None
+    """a folder with realtalk/ and locomo/ to learn from"""
+
+    def execute(self, settings: dict[str, Any]) -> None:
+        from crs_lib.realtalk import corpus, index, parse, query, study
+        from crs_lib.realtalk.config import RealTalkConfig
+
+        logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+        config = RealTalkConfig(**settings)
+        if not (self.out or self.ask or self.page):
+            raise InputError("nothing to do: name --out FILE, --page FILE or --ask QUESTION")
+        if self.train and not self.train.is_dir():
+            raise InputError(f"--train {str(self.train)!r} is no folder; it must hold realtalk/ and locomo/")
+        chat = parse.read_chat(self.chat)
+        if self.ask:
+            chat = replace(chat, questions=(corpus.ChatQuestion(0, self.ask, None, (), 0),))
+        built = index.build(chat, index.choose_encoder(config.encoder, config.ranker))
+        ranker = query.choose_ranker(config.ranker, built, self.train, config.teachers)
+        log = None
+        if self.out:
+            log = self.out.with_name(f"{self.out.stem}.calls.sqlite")
+            paths.apart([log, log.with_suffix(".jsonl")], [self.chat])
+        model = study.language_model(config, log)
+        records = list(query.predict(built, ranker, config, model))
+        if self.page:
+            _page(self.page, built, records)
+        count = tables.write_jsonl(self.out, records) if self.out else len(records)
+        if self.ask:
+            _answer(built, records[0])
+            return
+        places = " and ".join(paths.shown(path) for path in (self.out, self.page) if path)
+        print(f"{chat.name}: {len(chat.messages)} messages, {count} questions answered -> {places}")
+        print("\n".join(made_with(built.encoder, [ranker.name], config.encoder, config.ranker)))
+        print(f"learnt from: {ranker.origin}")
+        if records:
+            print(_agent(records))
+        if log and model:
+            print(f"calls: {study.write_calls(log, log.with_suffix('.jsonl'))}")
+        _show_quirks(chat.quirks)
+
+
+def _show_quirks(quirks: Sequence[Any]) -> None:
+    """Print how often each kind of quirk occurs, and where first."""
+    by_kind: dict[str, list[Any]] = {}
+    for quirk in quirks:
+        by_kind.setdefault(quirk.kind, []).append(quirk)
+    for kind, cases in sorted(by_kind.items()):
+        print(f"{kind}: {len(cases)} (first: {cases[0].place[-1]}; {cases[0].detail})")
+
+
+def _page(path: Path, built: Any, records: Sequence[dict[str, Any]]) -> None:
+    """Write the page of a chat."""
+    from crs_lib.realtalk import page as pages
+    from crs_lib.report.page import document
+
+    lead = html.escape(f"{' and '.join(built.chat.speakers)}, {built.size} messages.")
+    asked, parts = "Where in the chat does the answer stand?", pages.sections(built, records)
+    tables.write_whole(path, document(built.chat.name, asked, lead, parts, "chat.css"))
+
+
+def _answer(built: Any, record: dict[str, Any]) -> None:
+    """Print the answer to a question, its messages with their days, and how sure it is."""
+    from crs_lib.realtalk import query
+
+    sure = query.confidence(built, record)
+    words = prompts.lists(_WORDS)["answer"]
+    found = record["answer"]["text"] if sure >= query.SURE else None
+    print(words["found"].format(answer=found) if found else words["none"])
+    print(words["sure"].format(sure=100 * sure, least=100 * query.SURE))
+    for name in record["selected"]:
+        message = built.chat.messages[built.chat.position[name]]
+        day = f"{message.time:%d %B %Y %H:%M}" if message.time else ""
+        said = {"speaker": message.speaker, "text": message.text or message.caption}
+        print(words["message"].format(id=name, day=day, **said))
+
+
+def _agent(records: Sequence[dict[str, Any]]) -> str:
+    """The engine, how its nodes decided, how often it abstained and fell back to a rule."""
+    made = records[0]["made_with"]
+    forms = ", ".join(f"{node} {form}" for node, form in made["forms"].items())
+    silent = sum(record["answer"]["text"] is None for record in records)
+    notes = [entry["note"] for record in records for entry in record["trace"] if "note" in entry]
+    text = f"engine: {made['engine']}; nodes: {forms}\nno answer found: {silent} of {len(records)}"
+    return text + (f"\nrule instead of the model: {len(notes)} times (first: {notes[0]})" if notes else "")
+
+
+def made_with(encoder: str, rankers: Sequence[str], asked: str, asked_ranker: str) -> list[str]:
+    """The encoder and ranker that answered; where ``auto`` fell back, the way to the better one."""
+    learned = asked_ranker == "auto"
+    minilm = asked == "auto" and asked_ranker != "hand" and encoder.startswith("minilm")
+    missing = {
+        "minilm": asked == "auto" and encoder == "hashing", "gte": minilm and "gte-small" not in encoder,
+        "weights": minilm and "tuned" not in encoder, "chats": learned and "hand" in rankers,
+        "lightgbm": learned and "linear" in rankers,
+    }  # fmt: skip
+    hints = [text for name, text in prompts.lists(_WORDS)["hints"].items() if missing[name]]
+    return [f"encoder: {encoder}; ranker: {', '.join(rankers)}", *hints]
+
+
+class Evaluate(Command):
+    """Score chats, the test split once; or compare settings."""
+
+    takes = (Takes(_CONFIG, f"run data against tradeoff selection reading arc_cases final force {_MODEL}"),)
+    usual: ClassVar[dict[str, Any]] = {**_AUTO, "run": "train", "data": "realtalk"}
+
+    test_only: bool = False
+    """chats 8 to 10 instead of 1 to 7; requires --final"""
+    teach: bool = False
+    """moved to benchmarks/teach_ranker.py"""
+    compare: tuple[str, ...] = ()
+    """a setting and its values (selection, ranker, encoder, …), or: ladder, BM25 to the fusion"""
+    protocol: str = ""
+    """moved to benchmarks/lmeb.py"""
+
+    def execute(self, settings: dict[str, Any]) -> None:
+        from crs_lib.realtalk import experiments, study
+        from crs_lib.realtalk.config import RealTalkConfig
+
+        if self.teach or self.protocol:
+            script = "teach_ranker.py" if self.teach else "lmeb.py"
+            option = "--teach" if self.teach else "--protocol"
+            raise InputError(
+                f"{option} moved out of the package in 0.4: PYTHONPATH=. python benchmarks/{script}"
+            )
+        split = "train" if settings["data"] == "realtalk" else "all"
+        if self.compare:
+            del settings["run"]
+            _compare(self.compare[0], self.compare[1:], RealTalkConfig(**settings, split=split))
+            return
+        config = RealTalkConfig(**settings, split="test" if self.test_only else split)
+        experiments.check_test_split(config)
+        start = time.perf_counter()
+        records = [record["made_with"] for record in study.predict(config)]
+        _report(study.evaluate(config), config.reading)
+        rankers = sorted({record["ranker"] for record in records})
+        print("\n".join(made_with(records[0]["encoder"], rankers, config.encoder, config.ranker)))
+        folder = paths.shown(paths.run_folder("realtalk", config.run))
+        print(f"\n{time.perf_counter() - start:.0f} s; tables: {folder}/")
+
+
+def _compare(lever: str, choices: Sequence[str], config: Any) -> None:
+    """Print the measures of a setting's values, of BM25 to the fusion (``ladder``)."""
+    from crs_lib.realtalk import compare as levers
+    from crs_lib.realtalk import index, study
+    from crs_lib.realtalk.config import RealTalkConfig
+
+    if lever == "ladder":
+        frame = levers.ladder(levers.ladder_rows(study.chats(config), index.choose_encoder(config.encoder)))
+        table(_percent(frame), digits=1)
+        return
+    kind = next((one for one in fields_of(RealTalkConfig) if one.name == lever), None)
+    asked = [typed(kind, value) if kind else value for value in choices]
+    print(levers.table(config, lever, asked).round(3).T.to_string(header=False))
+
+
+def _report(shown: dict[str, pd.DataFrame], reading: str) -> None:
+    """Print the tables of an evaluation, shares in percent, whose columns are named after the measures."""
+    for name, heading in prompts.lists(_WORDS)["headings"].items():
+        frame = shown[name].drop(columns=["questions", "p@5", "p@10"], errors="ignore")
+        if name == "arc_intervals":
+            frame = frame[~frame["measure"].isin(["phases", "size"])]
+        if len(frame):
+            table(_percent(frame), heading.format(reading=reading), 1)
+
+
+def _percent(frame: pd.DataFrame) -> pd.DataFrame:
+    """The columns that hold shares, in percent; counts, sizes and percentages as they are."""
+    shares = [name for name in frame.select_dtypes("float") if name != "size" and not name.endswith("%")]
+    return frame.assign(**{name: 100 * frame[name] for name in shares})

@@ -1,0 +1,119 @@
+"""The thesis from beginning to end: its demo run, its tables from logs, and its topics."""
+
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from crs_lib import evaluate, notebooks
+from crs_lib.cli.commands import Command, Takes, table
+from crs_lib.cli.data import show_import
+from crs_lib.cli.show import Show, draw
+from crs_lib.core import paths
+from crs_lib.core.settings import Field
+
+_RUN = "demo"
+
+
+class Demo(Command):
+    """Run notebooks 01 to 06, from the catalogue to the figures."""
+
+    n_sessions: int = 50
+    """of each system"""
+    n_turns: int = 20
+    """of each session"""
+
+    def execute(self, settings: dict[str, Any]) -> None:
+        from crs_lib.metrics.base import DAGGER_NOTE
+        from crs_lib.report import findings
+        from crs_lib.report.tables import scoreboard
+
+        self._run_notebooks()
+        print("figures, pages …", flush=True)
+        told = findings.write(_RUN)
+        if (self.n_sessions, self.n_turns) == (50, 20):
+            findings.quote(told.read_text(encoding="utf-8"), paths.ROOT / "README.md")
+        Show(kinds=("figures", "report", "trace"), run=_RUN, study="movies").execute({})
+        table(scoreboard(evaluate.read(_RUN, "model_metrics")))
+        folder = paths.shown(paths.run_folder("movies", _RUN))
+        print(f"{DAGGER_NOTE}\n\ntables:    {folder}/   model_metrics.csv, results.jsonl, turns.parquet, …")
+        print(f"notebooks: {folder}/notebooks/   executed, with their outputs")
+
+    def _run_notebooks(self) -> None:
+        values = {"run": _RUN, "catalog": "sample", "voices": "all", "workers": 2, **self.values()}
+        for notebook in notebooks.committed():
+            if "01" <= notebook.stem[:2] <= "06":
+                declared = notebooks.parameters_of(notebook)
+                print(f"{notebook.stem} …", flush=True)
+                notebooks.run(notebook, {name: value for name, value in values.items() if name in declared})
+
+
+class Tables(Command):
+    """Make the thesis's tables and figures from logs."""
+
+    takes = (Takes("crs_lib.simulate.logged:ImportConfig"), Takes("crs_lib.evaluate:EvaluateConfig"))
+    usual: ClassVar[dict[str, Any]] = {"convention": "thesis_legacy", "workers": 2}
+
+    judge_scores: str = ""
+    """CSV files of judge scores made elsewhere: one, a folder, or a quoted pattern"""
+    thresholds: bool = False
+    """score under 27 settings of the thresholds too, and draw the systems' means over them"""
+
+    def execute(self, settings: dict[str, Any]) -> None:
+        from crs_lib.report import thesis as views
+        from crs_lib.simulate.logged import ImportConfig
+
+        config = ImportConfig(**_fields(ImportConfig, settings))
+        scoring = evaluate.EvaluateConfig(**_fields(evaluate.EvaluateConfig, settings))
+        loaded = views.load(config, self.judge_scores)
+        show_import(loaded.imported, config)
+        table(loaded.judged, "judge scores from elsewhere")
+        evaluate.evaluate(scoring)
+        convention = scoring.chosen.name
+        files = views.write_tables(config.run, convention)
+        draw("movies", config.run, convention=convention)
+        _show_best(config.run, convention)
+        names = ["model_metrics.csv", *(path.name for path in files)]
+        print(f"tables:  {paths.shown(files[0].parent)}/   {', '.join(names)}")
+        if self.thresholds:
+            drawings, orders = views.write_thresholds(scoring)
+            print(orders, *(f"drawn: {paths.shown(path)}" for path in drawings), sep="\n")
+
+
+def _fields(kind: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name in kind.model_fields}
+
+
+def _show_best(run: str, convention: str) -> None:
+    from crs_lib.metrics import base
+    from crs_lib.report import thesis as views
+
+    best = views.best_systems(run, convention).drop(columns=["low", "high", "n"])
+    labelled = best.assign(metric=[base.get(name).label for name in best["metric"]])
+    table(labelled.dropna(axis=1, how="all"), digits=4)
+
+
+class Topics(Command):
+    """Train the topic model of the thesis's conventions on the plots of a catalogue."""
+
+    reads = "catalog"
+    writes = "out"
+
+    catalog: str = "sample"
+    """sample, or a catalogue's file"""
+    out: Path | None = None
+    """folder of the model"""
+    n_topics: Annotated[int, Field(ge=2)] = 50
+    """how many"""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 42
+    """of the training"""
+
+    def execute(self, settings: dict[str, Any]) -> None:
+        from crs_lib.thesis.catalog import ThesisCatalog
+        from crs_lib.thesis.topics import train, trained_model
+
+        films = ThesisCatalog.load(self.catalog)
+        plots = films.documents[len(films) :]
+        model = train(plots, n_topics=self.n_topics, seed=self.seed)
+        folder = self.out or trained_model()
+        model.save(folder)
+        size = f"{model.n_topics} topics over {len(model.words)} words of {len(plots)} plots"
+        print(f"{size}: {paths.shown(folder)}/")
