@@ -88,7 +88,8 @@ class Catalog:
         self.vocabulary = Vocabulary.of(self.items, self.fields)
         self._starts, self._facts = self._facts_of_items()
         # The postings of every concept: items ascending, laid end to end; where each concept's end.
-        owner = np.repeat(np.arange(len(self.items), dtype=np.int32), np.diff(self._starts))
+        indices = np.arange(len(self.items), dtype=np.int32)
+        owner = np.repeat(indices, np.diff(self._starts))
         counts = np.bincount(self._facts, minlength=len(self.vocabulary))
         self._ends = np.append(0, np.cumsum(counts))
         self._postings = owner[np.argsort(self._facts, kind="stable")]
@@ -181,7 +182,8 @@ class Catalog:
         """The number of other credits of each item's people, at least 1: there are no audience figures."""
         people = [name for name, row in self.fields.items() if row.rule == "person"]
         of_person = np.isin(self.vocabulary.field, people)
-        weights = np.where(of_person, self.document_frequency - 1, 0).astype(float)
+        others = self.document_frequency - 1
+        weights = np.where(of_person, others, 0).astype(float)
         owner = np.repeat(np.arange(len(self)), np.diff(self._starts))
         sums = np.zeros(len(self))
         np.add.at(sums, owner, weights[self._facts])
@@ -355,7 +357,8 @@ class Catalog:
     def without(self, items: Codes, code: int) -> Codes:
         """These items but for those that have a concept, in their order."""
         gone = self.items_with(code)
-        left: Codes = items[gone.take(gone.searchsorted(items), mode="clip") != items]
+        nearest = gone.take(gone.searchsorted(items), mode="clip")
+        left: Codes = items[nearest != items]
         return left
 
     def _recommendable_with(self, code: int) -> Codes:
@@ -368,7 +371,8 @@ class Catalog:
         chosen = self.recommendable[self._postings]
         items = self._postings[chosen]
         items.flags.writeable = False
-        return np.append(0, np.cumsum(chosen))[self._ends], items
+        ends = np.append(0, np.cumsum(chosen))
+        return ends[self._ends], items
 
     @cached_property
     def _recommendable_items(self) -> Codes:
@@ -377,7 +381,8 @@ class Catalog:
     def recommend(self, constraints: Constraints, limit: int = 30, seed: int = 0) -> list[dict[str, Any]]:
         """At most ``limit`` (1 to 50) films for the constraints, relaxed as :meth:`query`; deterministic."""
         items = self.query(constraints, relax=True).items
-        order = rng.stream(seed, "recommend").permutation(len(items))
+        draw = rng.stream(seed, "recommend")
+        order = draw.permutation(len(items))
         limit = min(_MOST_RECOMMENDED, max(1, limit))
         return [self.record(int(item)) for item in items[order[:limit]]]
 
@@ -480,5 +485,6 @@ def _common(some: Codes, others: Codes) -> Codes:
     few, many = sorted((some, others), key=len)
     if not len(few):
         return few
-    common: Codes = few[many.take(many.searchsorted(few), mode="clip") == few]
+    nearest = many.take(many.searchsorted(few), mode="clip")
+    common: Codes = few[nearest == few]
     return common

@@ -217,7 +217,8 @@ class _Cleaning:
         if not best:
             return
         for item in self._items:
-            item.values[name] = tuple(best.get(value, value) for value in item.values[name])
+            values = item.values[name]
+            item.values[name] = tuple(best.get(value, value) for value in values)
 
 
 def _as_many(row: Field, values: Mapping[str, str]) -> tuple[str, ...]:

@@ -102,8 +102,8 @@ class Grounder:
                 continue
             row = self.catalog.fields[name]
             for form in row.forms(value):
-                rule = rules.value_rule(row.rule, form, self._everyday)
-                table[form].append((code, rule))
+                accept = rules.value_rule(row.rule, form, self._everyday)
+                table[form].append((code, accept))
         return table
 
     def key(self, code: int) -> str:
@@ -123,8 +123,8 @@ class Grounder:
         near = Context(text, self._cues)
         codes = set()
         for start, end, form in self._matcher.find(near.tokens):
-            for code, rule in self._meanings[form]:
-                if rule is rules.no_rule or not rule(near, start, end):
+            for code, accept in self._meanings[form]:
+                if accept is rules.no_rule or not accept(near, start, end):
                     codes.add(code)
         return frozenset(codes)
 
@@ -143,8 +143,8 @@ class Grounder:
         matches = []
         for first, last, form in self._matcher.find(near.tokens):
             start, end = near.span(first, last)
-            for code, rule in self._meanings[form]:
-                rejected = rule(near, first, last)
+            for code, accept in self._meanings[form]:
+                rejected = accept(near, first, last)
                 match = Match(start, end, vocabulary.field[code], vocabulary.value[code], code, rejected)
                 matches.append(match)
         return tuple(sorted(matches))
@@ -224,10 +224,10 @@ class Grounder:
 
     def _find_titles(self, text: str, preferred: Collection[int] = ()) -> list[Mention]:
         near = Context(text)
-        known = self._titles
+        index = self._titles
         hits = []
-        for first, last, form in known.matcher.find(near.tokens):
-            if not known.rules[form](near, first, last):
+        for first, last, form in index.matcher.find(near.tokens):
+            if not index.rules[form](near, first, last):
                 hits.append((first - last, first, last, form))
         free = [True] * len(near.tokens)
         mentions = []
@@ -235,7 +235,7 @@ class Grounder:
             if all(free[first:last]):
                 free[first:last] = [False] * (last - first)
                 start, end = near.span(first, last)
-                namesakes = known.items[form]
+                namesakes = index.items[form]
                 item = self._film_meant(namesakes, rules.year_after(text, end), preferred)
                 mentions.append(Mention(start, end, item, len(namesakes)))
         return sorted(mentions)

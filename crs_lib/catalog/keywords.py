@@ -57,6 +57,7 @@ def extract(plots: Sequence[str]) -> list[list[str]]:
         return [[] for _ in plots]
     best = []
     for weights in TfidfVectorizer(analyzer=list, vocabulary=vocabulary).fit_transform(words_of):
-        ranked = sorted(zip((-weights.data).tolist(), weights.indices.tolist(), strict=True))
+        falling = (-weights.data).tolist()
+        ranked = sorted(zip(falling, weights.indices.tolist(), strict=True))
         best.append([vocabulary[word] for _, word in ranked[:_MOST]])
     return best

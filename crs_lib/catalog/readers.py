@@ -61,15 +61,15 @@ class Layout:
         names = dict(_COLUMNS)
         for row in self.table_rows():
             names[row.column] = row.foreign_keys
-        known = {}
+        key_of: dict[str, str] = {}
         for key, aliases in names.items():
             for alias in (key, *aliases):
-                known[fold(alias)] = key
-        for alias, key in list(known.items()):
-            known.setdefault(f"{alias}s", key)
+                key_of[fold(alias)] = key
+        for alias, key in list(key_of.items()):
+            key_of.setdefault(f"{alias}s", key)
         for column, key in self.columns.items():
-            known[fold(column)] = key
-        return known
+            key_of[fold(column)] = key
+        return key_of
 
 
 def read(path: Path, layout: Layout) -> Catalog:
@@ -252,8 +252,8 @@ def _named_as_in_tables(pairs: Sequence[tuple[str, Any]], layout: Layout) -> boo
         if not isinstance(film, Mapping):
             return False
         keys.update(film)
-    known = layout.known_columns()
-    named = {known.get(fold(key)) for key in keys} - keys
+    key_of = layout.known_columns()
+    named = {key_of.get(fold(key)) for key in keys} - keys
     return any(row.column in named for row in layout.rows.values())
 
 

@@ -95,7 +95,7 @@ class LogForm:
     def read_keys(self) -> set[str]:
         """The keys of a record that are read here; the others are annotations."""
         places = "|".join((self.utterances, self.session, self.system, self.group))
-        return {place.partition(".")[0] for place in places.split("|")}
+        return {keys.partition(".")[0] for keys in places.split("|")}
 
 
 FORMS: Registry[LogForm] = Registry("log form")
@@ -175,9 +175,9 @@ def _forms() -> tuple[LogForm, ...]:
 
 def _first(record: Record, places: str) -> Any:
     """What stands at the first of the places that hold something, else None."""
-    for place in places.split("|"):
+    for keys in places.split("|"):
         value: Any = record
-        for key in place.split("."):
+        for key in keys.split("."):
             value = value.get(key) if isinstance(value, Mapping) else None
         if value not in (None, "", [], {}):
             return value
@@ -261,8 +261,8 @@ def _sentence(error: ValidationError) -> str:
     words = []
     for part in first["loc"]:
         words.append(str(part + 1) if isinstance(part, int) else part)
-    place = " ".join(words).replace("conversation", "turn")
-    return f"{place} is {first['input']!r:.60}: {first['msg']}"
+    location = " ".join(words).replace("conversation", "turn")
+    return f"{location} is {first['input']!r:.60}: {first['msg']}"
 
 
 def _adapted(record: Record, form: LogForm, entries: list[Any], origin: RecordOrigin) -> Dialogue:

@@ -91,16 +91,16 @@ def files(path: str | Path) -> list[Path]:
     """The log files that a path stands for, in order of their names, numbers by value (2 before 10). A run
     folder of ours stands for its ``dialogues.jsonl``. Raises InputError where there is none.
     """
-    place = paths.given(path)
-    for file in (place, place / _OWN):
+    root = paths.given(path)
+    for file in (root, root / _OWN):
         if file.is_file():
             return [file]
     logs = []
-    for file in place.glob("*"):
+    for file in root.glob("*"):
         if _kind(file) and not file.name.startswith("."):
             logs.append(file)
     if not logs:
-        missing = f"no log in {paths.shown(place)}; expected a file or a folder with {', '.join(_KINDS)}"
+        missing = f"no log in {paths.shown(root)}; expected a file or a folder with {', '.join(_KINDS)}"
         raise InputError(f"{missing} (the thesis's logs: python -m crs_lib data get thesis-logs-50)")
     return sorted(logs, key=lambda file: (_natural(file), file.name))
 
@@ -311,14 +311,14 @@ def _places(dialogue: Dialogue) -> Iterator[tuple[tuple[int, str], Turn]]:
 
 
 def _texts(dialogue: Dialogue) -> Iterator[Quirk]:
-    for place, turn in _places(dialogue):
+    for position, turn in _places(dialogue):
         for quirk, (pattern, speakers) in _PATTERNS.items():
             match = pattern.search(turn.text)
             if match and turn.speaker in speakers:
                 shown = repr(turn.text[match.start() :])[1:-1]
-                yield Quirk(quirk, place, shorten(shown, 60))
+                yield Quirk(quirk, position, shorten(shown, 60))
         if not turn.text.strip():
-            yield Quirk("empty utterance" if turn.speaker == USER else "missing reply", place, "no text")
+            yield Quirk("empty utterance" if turn.speaker == USER else "missing reply", position, "no text")
     if len(dialogue.turns) % 2:
         yield Quirk("missing reply", (len(dialogue.turns) // 2 + 1, SYSTEM), "the conversation ends here")
 
@@ -337,19 +337,21 @@ def _logs(dialogue: Dialogue) -> Iterator[Quirk]:
     for speaker, key in ((USER, "user_meta"), (SYSTEM, "constraints"), (SYSTEM, "rec_titles")):
         lacking = []
         some_have_it = False
-        for place, turn in _places(dialogue):
+        for position, turn in _places(dialogue):
             if turn.speaker == speaker:
                 if turn.meta.get(key):
                     some_have_it = True
                 else:
-                    lacking.append(Quirk(f"missing {key}", place, "empty" if key in turn.meta else "absent"))
+                    lacking.append(
+                        Quirk(f"missing {key}", position, "empty" if key in turn.meta else "absent")
+                    )
         if some_have_it:
             yield from lacking
-    for place, turn in _places(dialogue):
+    for position, turn in _places(dialogue):
         if turn.speaker == USER:
-            logged = turn.user_meta.get("turn", place[0])
-            if logged != place[0]:
-                yield Quirk("turn number off", place, f"user_meta says {logged!r}")
+            logged = turn.user_meta.get("turn", position[0])
+            if logged != position[0]:
+                yield Quirk("turn number off", position, f"user_meta says {logged!r}")
 
 
 def _shifts(dialogue: Dialogue) -> Iterator[Quirk]:
@@ -368,15 +370,15 @@ def _shifts(dialogue: Dialogue) -> Iterator[Quirk]:
         event = listed.get(number, {})
         described = meta.get("shift_event_obj")
         flagged = meta.get("shift_event") is True
-        place = (number, USER)
+        position = (number, USER)
         if event and "shift_event" in meta and not flagged:
-            yield Quirk("shift not flagged", place, str(event.get("to_focus", "")))
+            yield Quirk("shift not flagged", position, str(event.get("to_focus", "")))
         if flagged and not event:
-            yield Quirk("shift not listed", place, str(meta.get("focus_field", "")))
+            yield Quirk("shift not listed", position, str(meta.get("focus_field", "")))
         if flagged and "shift_event_obj" in meta and not described:
-            yield Quirk("shift without event", place, "shift_event_obj is empty")
+            yield Quirk("shift without event", position, "shift_event_obj is empty")
         if described and event and described != event:
-            yield Quirk("shift differs", place, _differing(described, event))
+            yield Quirk("shift differs", position, _differing(described, event))
 
 
 def _differing(described: object, listed: Mapping[str, Any]) -> str:
@@ -388,10 +390,10 @@ def _differing(described: object, listed: Mapping[str, Any]) -> str:
 
 def _adaptation(dialogue: Dialogue) -> Iterator[Quirk]:
     """Foreign forms: utterances that were joined, and openings that were set apart."""
-    for place, turn in _places(dialogue):
+    for position, turn in _places(dialogue):
         merged = turn.meta.get("merged")
         if merged:
-            yield Quirk("merged utterances", place, f"{len(merged)} utterances")
+            yield Quirk("merged utterances", position, f"{len(merged)} utterances")
     for text in dialogue.extra.get("opening", ()):
         yield Quirk("opening left out", (None, SYSTEM), shorten(text, 60))
 

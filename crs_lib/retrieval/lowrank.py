@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from crs_lib.core.errors import InputError
 
 Floats = NDArray[np.float32]
+Codes = NDArray[np.int8]
 Factors = Mapping[str, tuple[Floats, Floats]]
 _DAMAGE = (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
 
@@ -26,10 +27,12 @@ _DAMAGE = (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.err
 def added(tensors: Mapping[str, Floats], factors: Factors) -> dict[str, Floats]:
     """Weights (inputs, outputs) with an update added; InputError where one is missing or of other shape."""
     sums = dict(tensors)
-    for name, (one, two) in factors.items():
-        if name not in sums or sums[name].shape != (len(one), two.shape[1]):
+    for name, (left, right) in factors.items():
+        shape = (len(left), right.shape[1])
+        if name not in sums or sums[name].shape != shape:
             raise InputError(f"the update does not fit the encoder: weight {name!r} has another shape")
-        sums[name] = (sums[name] + one @ two).astype(np.float32)
+        weight = sums[name] + left @ right
+        sums[name] = weight.astype(np.float32)
     return sums
 
 
@@ -58,18 +61,17 @@ class UpdateFile(NamedTuple):
         rank = int(self.record["rank"])
         factors: dict[str, tuple[Floats, Floats]] = {}
         for weight, inputs, outputs in self.record["weights"]:
-            one, codes, scales = _factor(codes, scales, inputs, rank)
-            two, codes, scales = _factor(codes, scales, outputs, rank)
-            factors[str(weight)] = one, np.ascontiguousarray(two.T)
+            left, codes, scales = _factor(codes, scales, inputs, rank)
+            right, codes, scales = _factor(codes, scales, outputs, rank)
+            factors[str(weight)] = left, np.ascontiguousarray(right.T)
         return factors
 
 
-def _factor(
-    codes: NDArray[np.int8], scales: Floats, size: int, rank: int
-) -> tuple[Floats, NDArray[np.int8], Floats]:
+def _factor(codes: Codes, scales: Floats, size: int, rank: int) -> tuple[Floats, Codes, Floats]:
     """The first factor, (size, rank), of what is stored end to end; and what follows it."""
-    rows = codes[: size * rank].reshape(size, rank).astype(np.float32) * scales[:rank]
-    return rows, codes[size * rank :], scales[rank:]
+    end = size * rank
+    rows = codes[:end].reshape(size, rank).astype(np.float32)
+    return rows * scales[:rank], codes[end:], scales[rank:]
 
 
 @lru_cache(maxsize=4)
@@ -100,6 +102,7 @@ def _damaged(path: Path, why: object) -> InputError:
     return InputError(f"{path.name} cannot be read as low-rank updates ({why}); {mend}")
 
 
-def digest(codes: NDArray[np.int8], scales: Floats) -> str:
+def digest(codes: Codes, scales: Floats) -> str:
     """The sha256 of an update's numbers."""
-    return hashlib.sha256(codes.tobytes() + scales.tobytes()).hexdigest()
+    content = codes.tobytes() + scales.tobytes()
+    return hashlib.sha256(content).hexdigest()

@@ -33,8 +33,9 @@ Qrels: TypeAlias = dict[str, dict[str, int]]
 
 def ranked(scores: Mapping[str, float] | Iterable[tuple[str, float]], k: int | None = None) -> list[Hit]:
     """Hits by score descending, equal scores by id ascending; the first ``k`` of them, or all."""
-    pairs = scores.items() if isinstance(scores, Mapping) else scores
-    hits = [Hit(name, float(score)) for name, score in pairs]
+    if isinstance(scores, Mapping):
+        scores = scores.items()
+    hits = [Hit(name, float(score)) for name, score in scores]
     hits.sort(key=lambda hit: (-hit.score, hit.id))
     return hits[:k]
 
@@ -127,7 +128,8 @@ def write_run(path: Path, rankings: Mapping[str, Ranking], tag: str) -> int:
     with write_aside(path) as file:
         for topic, ranking in rankings.items():
             for rank, hit in enumerate(ranked(ranking), start=1):
-                cells = [topic, "Q0", hit.id, str(rank), repr(float(hit.score)), tag]
+                score = repr(float(hit.score))
+                cells = [topic, "Q0", hit.id, str(rank), score, tag]
                 line = " ".join(cells)
                 if line.split() != cells:
                     raise InputError(f"{cells!r} is no line of a run: no cell may be empty or hold blanks")

@@ -90,7 +90,8 @@ class StoredIds:
     @staticmethod
     def save(folder: Path, ids: Iterable[str]) -> None:
         """Write ids as rows of UTF-8, each as wide as the longest, and their order by name."""
-        names = np.array([name.encode() for name in ids] or np.zeros(0, "S1"))
+        encoded = [name.encode() for name in ids]
+        names = np.array(encoded or np.zeros(0, "S1"))
         order = np.argsort(names, kind="stable").astype(np.int64)
         np.save(folder / "ids.npy", names)
         np.save(folder / "ids.order.npy", order)
@@ -116,7 +117,8 @@ class StoredIds:
         wanted = name.encode("utf-8", "replace")
         if len(wanted) > self._names.itemsize:
             return None
-        position = int(np.searchsorted(self._names, np.bytes_(wanted), sorter=self._order))
+        key = np.bytes_(wanted)
+        position = int(np.searchsorted(self._names, key, sorter=self._order))
         if position == len(self):
             return None
         row = int(self._order[position])
@@ -155,7 +157,8 @@ def vectors(
 
 
 def _key(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
+    content = text.encode("utf-8", "surrogatepass")
+    return hashlib.sha256(content).digest()[:16]
 
 
 def _stored(cache: Store, keys: Iterable[bytes], kind: type[Rows]) -> dict[bytes, NDArray[Rows]]:
