@@ -60,24 +60,24 @@ def _pieces(text: str) -> list[str]:
 
 def _token_of(piece: str) -> str:
     """The word of three letters or more in a piece, without contraction and full stop; else empty."""
-    found = _TOKEN.fullmatch(piece)
-    return found[1] if found else ""
+    match = _TOKEN.fullmatch(piece)
+    return match[1] if match else ""
 
 
 def _tokens(text: str) -> list[str]:
     """The lower-cased words of three letters or more, as a Treebank tokeniser cuts: "couldn't" is "could"."""
-    return [token for piece in _pieces(text) if (token := _token_of(piece))]
+    return list(filter(None, map(_token_of, _pieces(text))))
 
 
-def _lemma(word: str, known: Container[str]) -> str:
-    """The singular of a noun if ``known`` has it and not the word itself; else the word."""
-    return word if word in known else _singular(word, known)
+def _lemma(word: str, vocabulary: Container[str]) -> str:
+    """The singular of a noun if the vocabulary has it and not the word itself; else the word."""
+    return word if word in vocabulary else _singular(word, vocabulary)
 
 
-def _singular(word: str, known: Container[str]) -> str:
-    """The singular of a noun, by inflect, if ``known`` has it; else the word."""
-    found = _one_of(word)
-    return found if found in known else word
+def _singular(word: str, vocabulary: Container[str]) -> str:
+    """The singular of a noun, by inflect, if the vocabulary has it; else the word."""
+    singular = _one_of(word)
+    return singular if singular in vocabulary else word
 
 
 @lru_cache(maxsize=100_000)
@@ -103,15 +103,20 @@ def admitted(topics: Iterable[str]) -> tuple[str, ...]:
 @lru_cache(maxsize=100_000)
 def _tidy(topic: str) -> str:
     """The topic in lower case without blanks around it; empty where it does not count."""
-    tidy, generic = topic.strip().lower(), prompts.vocabulary("thesis", "generic")
-    named = any(hint in tidy for hint in _hints()) or STEMS.search(tidy)
-    return tidy if named and len(tidy) > 1 and tidy not in generic else ""
+    tidy = topic.strip().lower()
+    if len(tidy) < 2 or tidy in prompts.vocabulary("thesis", "generic"):
+        return ""
+    is_named = any(hint in tidy for hint in _hints()) or STEMS.search(tidy)
+    return tidy if is_named else ""
 
 
 def _heuristic(text: str) -> tuple[str, ...]:
     """At most five words of a text by occurrences, each worth 1, 2 more for a hint and 2 more for a stem."""
-    counts = Counter(_ASCII_WORD.findall(text.lower()))
-    scores = {word: n * worth for word, n in counts.items() if (worth := _worth(word))}
+    scores = {}
+    for word, count in Counter(_ASCII_WORD.findall(text.lower())).items():
+        worth = _worth(word)
+        if worth:
+            scores[word] = count * worth
     return tuple(sorted(scores, key=lambda word: -scores[word])[:MOST])
 
 
@@ -132,8 +137,8 @@ class TopicModel:
     ) -> None:
         shape = exp_elog_beta.shape
         if len(shape) != 2 or shape[1] != len(words):
-            told = f"topic matrix of shape {shape} for {len(words)} words"
-            raise InputError(f"{told}; expected (topics, words)")
+            problem = f"topic matrix of shape {shape} for {len(words)} words"
+            raise InputError(f"{problem}; expected (topics, words)")
         if not (exp_elog_beta >= 0).all() or np.isinf(exp_elog_beta).any():
             raise InputError("the topic matrix holds NaN, infinite or negative numbers; expected 0 or above")
         self.words, self.document_frequency = tuple(words), tuple(document_frequency)
@@ -226,13 +231,15 @@ class TopicModel:
         """The five words of each text's most probable topic; none where no topic has a share of 0.1."""
         # A text takes the same fixed start in every process. (The thesis drew a new one per call.)
         starts = (zlib.crc32(text.encode("utf-8", "surrogatepass")) % _STARTS for text in texts)
-        asked = list(zip(map(self.bag, texts), starts, strict=True))
-        distinct = [pair for pair in dict.fromkeys(asked) if pair[0]]
+        pairs = list(zip(map(self.bag, texts), starts, strict=True))
+        distinct = [pair for pair in dict.fromkeys(pairs) if pair[0]]
         shares = self.shares([bag for bag, _ in distinct], [start for _, start in distinct])
-        named = zip(shares.argmax(axis=1).tolist(), shares.max(axis=1).tolist(), strict=True)
-        tops = [self.top_words[topic] if share >= _LEAST else () for topic, share in named]
-        words = dict(zip(distinct, tops, strict=True))
-        return [words.get(pair, ()) for pair in asked]
+        words: dict[tuple[Bag, int], tuple[str, ...]] = {}
+        for pair, row in zip(distinct, shares, strict=True):
+            topic = int(row.argmax())
+            if float(row[topic]) >= _LEAST:
+                words[pair] = self.top_words[topic]
+        return [words.get(pair, ()) for pair in pairs]
 
 
 def _exp_elog(gamma: Floats) -> Floats:
@@ -256,14 +263,14 @@ def train(
     seen = set(chain.from_iterable(cut))
     texts = [[_singular(word, seen) for word in words] for words in cut]
     df = Counter(chain.from_iterable(map(set, texts)))
-    kept = sorted(word for word, n in df.items() if least <= n <= len(plots) / 2)
-    if len(kept) < n_topics:
-        few = f"only {len(kept)} words occur in {least} to 50% of the {len(plots)} plots"
+    vocabulary = sorted(word for word, n in df.items() if least <= n <= len(plots) / 2)
+    if len(vocabulary) < n_topics:
+        few = f"only {len(vocabulary)} words occur in {least} to 50% of the {len(plots)} plots"
         raise InputError(f"{few}; too few for {n_topics} topics, ask for fewer topics")
-    counts = CountVectorizer(analyzer=list, vocabulary=kept, dtype=np.float64).transform(texts)
+    counts = CountVectorizer(analyzer=list, vocabulary=vocabulary, dtype=np.float64).transform(texts)
     model = LatentDirichletAllocation(n_topics, max_iter=passes, random_state=seed, learning_method="batch")
     exp_elog_beta = _exp_elog(model.fit(counts).components_).astype(np.float32)
-    return TopicModel(kept, exp_elog_beta, [df[word] for word in kept])
+    return TopicModel(vocabulary, exp_elog_beta, [df[word] for word in vocabulary])
 
 
 class TopicExtractor(Protocol):
@@ -334,10 +341,10 @@ def _lda_or_heuristic(model: str | Path | None = None, llm: "str | LLM" = "") ->
     """``lda`` where a topic model is here, else the heuristic, which the column ``embedder`` names."""
     if model or (_default_model() / "dictionary.tsv").is_file():
         return Lda(model)
-    found = _Heuristic()
-    found.name = "heuristic (no topic model is here)"
+    heuristic = _Heuristic()
+    heuristic.name = "heuristic (no topic model is here)"
     print(f"topics: the heuristic, as no topic model is here; train one with {TRAIN}", file=sys.stderr)
-    return found
+    return heuristic
 
 
 @TOPICS.register("llm", asks="crs_lib.thesis.asking")
@@ -354,7 +361,7 @@ class _Llm:
 
     def topics(self, texts: Sequence[str]) -> Topics:
         """The topics of every text; blank texts are not asked about."""
-        asked = list(dict.fromkeys(text for text in texts if text.strip()))
-        replies = self._ask.lists("movies/topics", asked, ["topics"], MOST, most=MOST)
-        found = {text: admitted(reply["topics"]) for text, reply in zip(asked, replies, strict=True)}
-        return [found.get(text, ()) for text in texts]
+        said = list(dict.fromkeys(text for text in texts if text.strip()))
+        replies = self._ask.lists("movies/topics", said, ["topics"], MOST, most=MOST)
+        topics = {text: admitted(reply["topics"]) for text, reply in zip(said, replies, strict=True)}
+        return [topics.get(text, ()) for text in texts]
