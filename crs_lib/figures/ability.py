@@ -37,14 +37,14 @@ def _ability_adaptation(shifts: pd.DataFrame) -> Any:
     drawing, axes = style.figure(3.6, 1, 2)
     plane, beside = axes[0]
     shown = []
-    for place, (name, look) in enumerate(style.looks(systems_of(shifts)).items()):
+    for height, (name, look) in enumerate(style.looks(systems_of(shifts)).items()):
         values = by_scenario(windows, name, _STRAIGHT).to_numpy()
         if len(values) < _FEWEST:
             continue
         shown.append(name)
         talk = cost_interval(by_scenario(windows, name, ["conversation_cost"]).to_numpy().ravel())
-        beside.plot([talk.low, talk.high], [place, place], color=look.colour, linewidth=1)
-        beside.plot(talk.value, place, zorder=3, **style.marked(look))
+        beside.plot([talk.low, talk.high], [height, height], color=look.colour, linewidth=1)
+        beside.plot(talk.value, height, zorder=3, **style.marked(look))
         if values[:, 0].mean() >= ABLE:
             _draw_share(plane, values, look)
     if not shown:

@@ -165,11 +165,11 @@ def _steps(axes: Any, boxes: Sequence[str], height: float) -> None:
     """Boxes from the left to the right with an arrow between two of them."""
     board = Board(axes, height)
     width = _PAGE / len(boxes)
-    for place, text in enumerate(boxes):
-        kind = "code" if place else "data"
-        board.box(place * width + 0.25, 0.1, width - 0.5, height - 0.2, text, kind)
-        if place:
-            board.arrow((place * width - 0.25, height / 2), (place * width + 0.25, height / 2))
+    for index, text in enumerate(boxes):
+        kind = "code" if index else "data"
+        board.box(index * width + 0.25, 0.1, width - 0.5, height - 0.2, text, kind)
+        if index:
+            board.arrow((index * width - 0.25, height / 2), (index * width + 0.25, height / 2))
 
 
 def _sizes(panel: Any, table: pd.DataFrame) -> None:
@@ -194,17 +194,17 @@ def _facts(panel: Any, table: pd.DataFrame) -> None:
 
 def _column(panel: Any, x: float, title: str, texts: Iterable[str]) -> None:
     panel.text(x, -1.05, title, **_SMALL)
-    for place, text in enumerate(texts):
-        panel.text(x, place, text, **_SMALL)
+    for index, text in enumerate(texts):
+        panel.text(x, index, text, **_SMALL)
 
 
 def _uses(panel: Any, table: pd.DataFrame) -> None:
     """Dots: what is made of each field."""
     for x, (name, title) in enumerate(_USES.items()):
         panel.text(x, -1.05, title, **_SMALL)
-        for place, used in enumerate(table[name]):
+        for index, used in enumerate(table[name]):
             marker, colour = ("o", style.INK) if used else ("_", style.GRID)
-            panel.plot(x, place, marker, markersize=5, color=colour)
+            panel.plot(x, index, marker, markersize=5, color=colour)
     panel.set_xlim(-0.6, len(_USES) - 0.4)
 
 
@@ -243,11 +243,11 @@ def _size_of(events: pd.DataFrame, paired: bool) -> str:
 
 def _same_users(panel: Any, systems: Sequence[str], n_users: int, name: str) -> None:
     """A mark for each system and user (a number, where users differ), the many in the middle left out."""
-    for place, (system, look) in enumerate(style.looks(systems).items()):
+    for index, (system, look) in enumerate(style.looks(systems).items()):
         large = {**style.marked(look), "markersize": 1.2 * look.size}
-        panel.plot([0, 1, 2, 3, 5], [place] * 5, linestyle="none", **large)
-        panel.text(4, place, "…", ha="center", va="center", color=style.FAINT)
-        panel.text(5.35, place, style.labels([system], 40)[0], va="center", fontsize=style.SMALL)
+        panel.plot([0, 1, 2, 3, 5], [index] * 5, linestyle="none", **large)
+        panel.text(4, index, "…", ha="center", va="center", color=style.FAINT)
+        panel.text(5.35, index, style.labels([system], 40)[0], va="center", fontsize=style.SMALL)
     users = [f"{name} {number}" for number in range(1, 5)]
     panel.set_xticks(range(6), [*users, "…", f"{name} {n_users}"])
     panel.xaxis.tick_top()
@@ -261,9 +261,9 @@ def _shifts_by_turn(panel: Any, events: pd.DataFrame, n_turns: int) -> None:
     turns = np.arange(1, n_turns + 1)
     bottom = np.zeros(n_turns)
     kinds = [str(kind) for kind in events["type"].unique() if kind]
-    for place, kind in enumerate(kinds):
+    for index, kind in enumerate(kinds):
         shifts = events[events["type"] == kind].groupby("turn")["n"].sum().reindex(turns, fill_value=0)
-        colour = style.CYCLE[place % len(style.CYCLE)]
+        colour = style.CYCLE[index % len(style.CYCLE)]
         panel.bar(turns, shifts, bottom=bottom, width=0.8, color=colour, label=kind, linewidth=0)
         bottom += shifts.to_numpy(dtype=float)
     panel.set(xlabel="turn", ylabel="shifts", xlim=(0.4, n_turns + 0.6))

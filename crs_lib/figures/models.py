@@ -104,9 +104,9 @@ def _tokens_and_time(llm_calls: pd.DataFrame, model_metrics: pd.DataFrame) -> An
     drawing, axes = style.figure(0.95 + 0.36 * len(sums), 1, len(_CALLS), sharey=True)
     for panel, (column, title) in zip(axes[0], _CALLS.items(), strict=True):
         table = means(sent, keys, column).set_index(keys)
-        for place, (role, model) in enumerate(sums.index):
-            style.estimate(panel, place, table.loc[(role, model)], looks.get(model, _OTHER))
-            style.beside(panel, place, total(sums.loc[(role, model), column], column))
+        for height, (role, model) in enumerate(sums.index):
+            style.estimate(panel, height, table.loc[(role, model)], looks.get(model, _OTHER))
+            style.beside(panel, height, total(sums.loc[(role, model), column], column))
         panel.margins(x=0.12)
         panel.set_xlim(left=0)
         style.across(panel, f"{title} per call", 4, fontsize=style.SMALL)

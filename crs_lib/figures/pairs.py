@@ -94,12 +94,12 @@ def within_correlations(results: pd.DataFrame, metrics: Sequence[str]) -> pd.Dat
     pairs = list(combinations(metrics, 2))
     clusters, owner = np.unique(frame["session_id"].astype(str), return_inverse=True)
     sums = np.zeros((len(clusters), len(pairs), 3))  # of x², y² and xy
-    for place, pair in enumerate(pairs):
+    for height, pair in enumerate(pairs):
         both = frame[list(pair)].astype(float).dropna()
         ranks = both.rank() / max(1, len(both))
         centred = ranks - ranks.groupby(frame["model"]).transform("mean")
         x, y = centred.to_numpy().T
-        np.add.at(sums[:, place], owner[both.index], np.column_stack([x * x, y * y, x * y]))
+        np.add.at(sums[:, height], owner[both.index], np.column_stack([x * x, y * y, x * y]))
 
     def statistic(weights: NDArray[np.float64]) -> NDArray[np.float64]:
         xx, yy, xy = np.moveaxis(np.tensordot(weights, sums, axes=1), 2, 0)
@@ -129,12 +129,12 @@ def _paired_effects(paired_effects: pd.DataFrame) -> Any:
     drawing, panel = style.single(max(1.9, 0.9 + 0.165 * len(table)))
     panel.axvspan(-smallest, smallest, color=style.GRID, alpha=0.8, linewidth=0)
     panel.axvline(0, color=style.FAINT, linewidth=0.8)
-    for place, row in enumerate(table.itertuples()):
+    for height, row in enumerate(table.itertuples()):
         inside = style.INK if row.declared else "white"
-        style.interval(panel, place, row.low, row.high, style.INK, caps=0.2)
-        panel.plot(row.diff, place, "s", color=style.INK, markerfacecolor=inside, markersize=4, mew=1)
+        style.interval(panel, height, row.low, row.high, style.INK, caps=0.2)
+        panel.plot(row.diff, height, "s", color=style.INK, markerfacecolor=inside, markersize=4, mew=1)
         text = f"{row.diff:z.2f} [{row.low:z.2f}, {row.high:z.2f}]"
-        style.beside(panel, place, text.replace("-", "−"))
+        style.beside(panel, height, text.replace("-", "−"))
     first = style.labels([str(name) for name in table["a"]], 18)
     second = style.labels([str(name) for name in table["b"]], 18)
     panel.set_yticks(range(len(table)), [f"{a} − {b}" for a, b in zip(first, second, strict=True)])

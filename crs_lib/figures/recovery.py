@@ -134,10 +134,10 @@ def _waiting_table(panel: Any, times: pd.DataFrame, order: Sequence[str], last: 
         counts[name] = (own[:, None] >= replies).sum(axis=0)
     widest = 1 + len(str(max(row.max() for row in counts.values())))
     step = max(1, -(-(last + 1) * widest // 100))  # 100 characters across: numbers that do not touch
-    for place, name in enumerate(order):
+    for height, name in enumerate(order):
         for reply in replies[::step]:
             text = str(counts[name][reply])
-            panel.text(reply, place, text, ha="center", va="center", fontsize=style.SMALL)
+            panel.text(reply, height, text, ha="center", va="center", fontsize=style.SMALL)
     panel.set_yticks(range(len(order)), style.labels(order))
     panel.set(ylim=(len(order) - 0.4, -0.6), xlabel="replies since the shift")
     panel.set_title("at risk: shifts not yet recovered before the reply", loc="left", fontsize=style.SMALL)
@@ -203,12 +203,12 @@ def _beyond_chance(panel: Any, rows: pd.DataFrame, order: Sequence[str]) -> None
     curves = net_incidence(rows, Design(resamples=1000), time="reply")
     curves = curves[(curves["at_risk"] >= _FEWEST) & (curves["time"] <= _LAST)]
     ends = curves.rename(columns={"incidence": "mean"}).groupby("system").tail(1).set_index("system")
-    for place, (name, look) in enumerate(style.looks(order).items()):
-        style.beside(panel, place, f"{n_shifts.get(name, 0)}")
+    for height, (name, look) in enumerate(style.looks(order).items()):
+        style.beside(panel, height, f"{n_shifts.get(name, 0)}")
         if name not in ends.index:
             continue
-        style.estimate(panel, place, ends.loc[name], look)
+        style.estimate(panel, height, ends.loc[name], look)
         if ends.loc[name, "mean"] < -1:
-            panel.plot(-1, place, "<", color=look.colour, markersize=look.size)
+            panel.plot(-1, height, "<", color=look.colour, markersize=look.size)
     panel.axvline(0, color=style.FAINT, linewidth=0.6, zorder=0)
     panel.set_xlim(-1.1, 1.1)

@@ -52,9 +52,9 @@ def _leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) ->
     drawing, axes = style.figure(0.95 + 0.26 * len(order), 1, len(parts), sharey=True)
     for panel, (metric, rows) in zip(axes[0], parts.items(), strict=True):
         ranks = _ranks(model_metrics, metric, rows["mean"])
-        for place, (name, look) in enumerate(style.looks(order).items()):
-            style.estimate(panel, place, rows.loc[name], look, caps=0.24)
-            style.beside(panel, place, "–" if np.isnan(ranks[name]) else f"{ranks[name]:.0f}")
+        for height, (name, look) in enumerate(style.looks(order).items()):
+            style.estimate(panel, height, rows.loc[name], look, caps=0.24)
+            style.beside(panel, height, "–" if np.isnan(ranks[name]) else f"{ranks[name]:.0f}")
         panel.axvline(0, color=style.FAINT, linewidth=0.6, zorder=0)
         panel.margins(x=0.12)
         title = style.titled(metric)
@@ -115,10 +115,10 @@ def _metric_bars(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) ->
         rows = rows.loc[order]
         bars = {"width": 0.72, "saturation": 1, "alpha": 0.85, "errorbar": None, "linewidth": 0}
         sns.barplot(x=rows["mean"], y=order, hue=order, palette=colours, legend=False, ax=panel, **bars)
-        for place, (mean, low, high) in enumerate(rows[_ENDS].itertuples(index=False)):
-            style.interval(panel, place, low, high, style.INK, linewidth=1.2)
+        for height, (mean, low, high) in enumerate(rows[_ENDS].itertuples(index=False)):
+            style.interval(panel, height, low, high, style.INK, linewidth=1.2)
             if np.isnan(mean):
-                panel.text(0, place, " –", va="center", color=style.FAINT)
+                panel.text(0, height, " –", va="center", color=style.FAINT)
         panel.axvline(0, color=style.FAINT, linewidth=0.6)
         panel.set(xlabel="", ylabel="")
         style.across(panel, style.titled(metric), 4)
@@ -143,8 +143,8 @@ def _distributions(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any
     drawing, axes = style.figure(0.8 + 0.36 * len(order), 1, len(shown), sharey=True)
     for panel, metric in zip(axes[0], shown, strict=True):
         table = frames.means(results, ["model"], metric).set_index("model")
-        for place, (name, look) in enumerate(style.looks(order).items()):
-            foot = place + 0.32
+        for height, (name, look) in enumerate(style.looks(order).items()):
+            foot = height + 0.32
             values = results.loc[results["model"] == name, metric].astype(float).dropna()
             _ridge(panel, values.to_numpy(), foot, look.colour)
             row = table.loc[name]
@@ -191,10 +191,10 @@ def sweep_outcomes(sweep: pd.DataFrame) -> Any:
         outcome = frames.primary(rows)
         values = [str(value) for value in rows["value"].unique()]
         means = rows[rows["metric"] == outcome].groupby(["model", "value"])[_ENDS].mean()
-        for place, (name, look) in enumerate(looks.items()):
+        for height, (name, look) in enumerate(looks.items()):
             ends = means.reindex([(name, value) for value in values])
             if parameter == "seed":  # seeds have no order that a line could follow
-                aside = 0.5 * ((place + 0.5) / len(looks) - 0.5)
+                aside = 0.5 * ((height + 0.5) / len(looks) - 0.5)
                 _points(panel, np.arange(len(values)) + aside, ends, look)
             else:
                 style.band(panel, np.arange(len(values)), ends, look)

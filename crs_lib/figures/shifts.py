@@ -91,9 +91,9 @@ def _shift_profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> Any:
     drawing, axes = style.figure(0.9 + 0.62 * len(types), 1, 3, sharey=True)
     for panel, part in zip(axes[0], PARTS, strict=True):
         rows = table[table["part"] == part]
-        for place, kind in enumerate(types):
+        for height, kind in enumerate(types):
             ends = rows[rows["type"] == kind].set_index("model")[["mean", "low", "high"]]
-            style.dots(panel, place, order, ends.to_dict("index"))
+            style.dots(panel, height, order, ends.to_dict("index"))
         panel.set(xlabel=style.titled(part), ylim=(len(types) - 0.5, -0.5))
         panel.axvline(0, color=style.FAINT, linewidth=0.6)
         panel.grid(True, axis="x")

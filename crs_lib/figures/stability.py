@@ -182,10 +182,10 @@ def weights(turns: pd.DataFrame) -> pd.DataFrame:
     means = sessions.groupby("model", sort=False).mean()
     declared = _composite(means, ItemWeights())
     rows = []
-    for place, weighting in enumerate([ItemWeights(), *weightings()]):
+    for number, weighting in enumerate([ItemWeights(), *weightings()]):
         values = _composite(means, weighting)
         best = str(values.idxmax()) if len(values) else ""
-        row = {**weighting._asdict(), "tau": tau(declared, values), "best": best, "is_default": place == 0}
+        row = {**weighting._asdict(), "tau": tau(declared, values), "best": best, "is_default": number == 0}
         rows.append(row)
     return pd.DataFrame(rows).assign(n_systems=len(means), n_sessions=scored["session_id"].nunique())
 

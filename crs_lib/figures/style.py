@@ -113,11 +113,11 @@ def looks(systems: Iterable[str]) -> dict[str, Look]:
         variants = sorted(name for name in names if name.startswith(f"{kind}:"))
         shapes = [look.marker, *(marker for marker in _MARKERS if marker != look.marker), "p"]
         first = 1 if kind in _PLAIN else 0
-        for place, name in enumerate(variants, start=first):
-            looks[name] = look._replace(marker=shapes[place % 8])
-    for place, name in enumerate(sorted(set(names) - set(looks))):
-        turn = place // len(CYCLE)
-        looks[name] = Look(CYCLE[place % 8], _MARKERS[(place + turn) % 8], _LINES[turn % 3])
+        for index, name in enumerate(variants, start=first):
+            looks[name] = look._replace(marker=shapes[index % 8])
+    for index, name in enumerate(sorted(set(names) - set(looks))):
+        turn = index // len(CYCLE)
+        looks[name] = Look(CYCLE[index % 8], _MARKERS[(index + turn) % 8], _LINES[turn % 3])
     return {name: looks[name] for name in names}
 
 

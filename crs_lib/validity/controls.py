@@ -113,12 +113,12 @@ class OneSlot(policies.Recommender):
     """Mixin of the policies that act on one constraint of their state, drawn for every reply."""
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
-        one = {}
+        single = {}
         if constraints:
             names = sorted(constraints)
             name = names[int(draw.integers(len(names)))]
-            one[name] = constraints[name]
-        return super().choose(one, avoid, draw)
+            single[name] = constraints[name]
+        return super().choose(single, avoid, draw)
 
 
 @SYSTEMS.register("one_slot_sticky")

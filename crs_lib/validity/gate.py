@@ -222,8 +222,8 @@ class Protocol:
         tests = pd.DataFrame(rows)
         families = tests.groupby(["decides", "metric"], sort=False)["p"]
         tests["p_holm"] = families.transform(lambda p: stats.holm(p.tolist()))
-        held = tests["p_holm"] < float(self.content["alpha"])
-        return tests.assign(verdict=np.where(held, PASS, FAIL), protocol=self.digest)
+        below = tests["p_holm"] < float(self.content["alpha"])
+        return tests.assign(verdict=np.where(below, PASS, FAIL), protocol=self.digest)
 
 
 class _Columns:

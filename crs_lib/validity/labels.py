@@ -101,17 +101,17 @@ def sample(config: AskConfig) -> list[Question]:
     groups = list(combinations(systems, 1 if config.kind == "single" else 2))
     draw = rng.stream(config.seed, "annotate", config.run, config.kind)
     places = []
-    for place in _places(config.run, groups, draw):
-        if all((model, place.session) in talks for model in place.systems):
-            places.append(place)
+    for stretch in _places(config.run, groups, draw):
+        if all((model, stretch.session) in talks for model in stretch.systems):
+            places.append(stretch)
     if len(places) < config.n:
         few = f"run {config.run!r} has {len(places)} questions of the kind {config.kind}"
         raise InputError(f"{few}, asked for {config.n}; simulate more")
     questions = []
-    for place in places[: config.n]:
-        order = draw.permutation(len(place.systems))
-        sides = [talks[place.systems[side], place.session] for side in order]
-        questions.append(_question(config, sides, place))
+    for stretch in places[: config.n]:
+        order = draw.permutation(len(stretch.systems))
+        sides = [talks[stretch.systems[side], stretch.session] for side in order]
+        questions.append(_question(config, sides, stretch))
     return [questions[number] for number in draw.permutation(config.n)]
 
 
@@ -127,22 +127,22 @@ def _places(run: str, groups: Sequence[tuple[str, ...]], draw: np.random.Generat
     return places
 
 
-def _question(config: AskConfig, talks: Sequence[Dialogue], place: _Place) -> Question:
+def _question(config: AskConfig, talks: Sequence[Dialogue], stretch: _Place) -> Question:
     """The question about a shift in the conversations of one or two systems with the same user."""
     systems = tuple(talk.model_name for talk in talks)
-    identity = json.dumps([config.run, config.seed, systems, place.session, place.shift])
+    identity = json.dumps([config.run, config.seed, systems, stretch.session, stretch.shift])
     pairs = talks[0].pairs()
-    first = max(0, place.shift - 1 - BEFORE)
-    last = place.shift - 1 + AFTER
-    change = _change_at(talks[0], place.shift)
+    first = max(0, stretch.shift - 1 - BEFORE)
+    last = stretch.shift - 1 + AFTER
+    change = _change_at(talks[0], stretch.shift)
     return Question(
         id=hashlib.sha256(identity.encode()).hexdigest()[:12],
         earlier=tuple(pair.user.text for pair in pairs[:first]),
-        sides=tuple(_side(talk, first, last, place.shift, change) for talk in talks),
+        sides=tuple(_side(talk, first, last, stretch.shift, change) for talk in talks),
         systems=systems,
-        session_id=place.session,
-        shift=place.shift,
-        turns=tuple(range(place.shift, min(last, len(pairs)) + 1)),
+        session_id=stretch.session,
+        shift=stretch.shift,
+        turns=tuple(range(stretch.shift, min(last, len(pairs)) + 1)),
     )
 
 

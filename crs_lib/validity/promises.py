@@ -39,7 +39,7 @@ def leaks(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     for dialogue in dialogues:
         named: set[int] = set()
         planned: set[str] = set()
-        for place, pair in _pairs([dialogue]):
+        for position, pair in _pairs([dialogue]):
             log = pair.user.user_meta
             event = log.get("shift_event_obj") or {}
             new = set()
@@ -47,7 +47,7 @@ def leaks(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
                 if _value(grounder, code) not in planned:
                     new.add(code)
             if new:
-                rows.append((*place, event["type"], bool(new & named)))
+                rows.append((*position, event["type"], bool(new & named)))
             for code in _codes(grounder, log["constraints"]) | _codes(grounder, log["avoid"]):
                 planned.add(_value(grounder, code))
             if log["stage"] != _ASIDE:
@@ -58,12 +58,12 @@ def leaks(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
 def voiced(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     """One row per shift: are the values that it brings, or else takes away, found in its utterance?"""
     rows = []
-    for place, pair in _pairs(dialogues):
+    for position, pair in _pairs(dialogues):
         event = pair.user.user_meta.get("shift_event_obj")
         if event:
             must = _codes(grounder, event["added"] or event["dropped"])
             must -= _codes(grounder, event.get("implied"))
-            rows.append((*place, event["type"], must <= grounder.concepts(pair.user.text)))
+            rows.append((*position, event["type"], must <= grounder.concepts(pair.user.text)))
     return pd.DataFrame(rows, columns=[*_Place._fields, "type", "voiced"])
 
 
@@ -73,10 +73,10 @@ def unlogged(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     What stands in a film's title, or in the name of a value that the log holds, is not counted.
     """
     rows = []
-    for place, pair in _pairs(dialogues):
+    for position, pair in _pairs(dialogues):
         stage = pair.user.user_meta["stage"]
         values = [] if stage == _ASIDE else _foreign_values(pair, grounder)
-        rows.append((*place, stage, values))
+        rows.append((*position, stage, values))
     return pd.DataFrame(rows, columns=[*_Place._fields, "stage", "unlogged"])
 
 
@@ -171,7 +171,7 @@ def _worded_differently(dialogues: Iterable[Dialogue]) -> float:
 def _repeated(dialogues: Iterable[Dialogue]) -> float:
     """The mean share over systems of user utterances that were said before, word for word."""
     by_system: dict[str, list[str]] = {}
-    for place, pair in _pairs(dialogues):
-        by_system.setdefault(place.system, []).append(" ".join(words(pair.user.text)))
+    for position, pair in _pairs(dialogues):
+        by_system.setdefault(position.system, []).append(" ".join(words(pair.user.text)))
     shares = [1 - len(set(texts)) / max(1, len(texts)) for texts in by_system.values()]
     return float(np.mean(shares))

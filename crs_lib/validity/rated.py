@@ -30,11 +30,11 @@ class _Utterance(NamedTuple):
     text: str
     ratings: Mapping[str, Sequence[float]]
 
-    def record(self, place: int) -> dict[str, Any]:
+    def record(self, index: int) -> dict[str, Any]:
         """The utterance in CRSArena-Eval's form, with the mean ratings that it has."""
         means = {name: float(np.mean(values)) for name, values in self.ratings.items() if values}
         role = "USER" if self.speaker == "USER" else "ASST"
-        record: dict[str, Any] = {"turn_ind": place, "role": role, "utterance": self.text}
+        record: dict[str, Any] = {"turn_ind": index, "role": role, "utterance": self.text}
         if means:
             record["turn_level_aggregated"] = means
         return record
@@ -42,7 +42,7 @@ class _Utterance(NamedTuple):
 
 def _record(name: str, utterances: Sequence[_Utterance]) -> dict[str, Any]:
     """A conversation in CRSArena-Eval's form."""
-    turns = [utterance.record(place) for place, utterance in enumerate(utterances)]
+    turns = [utterance.record(index) for index, utterance in enumerate(utterances)]
     return {"conv_id": name, "model_name": _SYSTEM, "dialogue": turns}
 
 
@@ -78,8 +78,8 @@ def _abredial(folder: Path) -> Iterator[dict[str, Any]]:
 def _ratings_by_text(rows: pd.DataFrame) -> dict[str, dict[str, list[float]]]:
     """The ratings of a conversation's rated utterances by their folded words; a row a rater."""
     ratings = {}
-    for place, number in _RATED.items():
-        cell = rows.iloc[0].get(f"utterance{place}", "") if len(rows) else ""
+    for index, number in _RATED.items():
+        cell = rows.iloc[0].get(f"utterance{index}", "") if len(rows) else ""
         ratings[fold(_words(cell)[1])] = {
             name: _numbers(rows, f"{name}{number}") for name in (RELEVANCE, INTEREST)
         }

@@ -153,8 +153,8 @@ def _replies(dataset: str, grounder: Grounder) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     scores = score_all(plain, grounder, convention)
     scores_corrected = score_all(corrected, grounder, convention)
-    for talk, log, one, other in zip(talks, plain, scores, scores_corrected, strict=True):
-        rows += _rows(talk, log, one.turns, other.turns)
+    for talk, log, plain_scores, other in zip(talks, plain, scores, scores_corrected, strict=True):
+        rows += _rows(talk, log, plain_scores.turns, other.turns)
     return _with_measures(pd.DataFrame(rows).assign(dataset=dataset))
 
 

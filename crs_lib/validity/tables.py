@@ -14,8 +14,8 @@ _COSTS = ("shift_cost", "conversation_cost")
 
 def verdicts(table: pd.DataFrame) -> pd.DataFrame:
     """The gate's verdicts as a reader takes them: metric, demands that held of those made, mark."""
-    held = table["passed"].astype(str) + " of " + table["asked"].astype(str)
-    shown = pd.DataFrame({"metric": table["metric"], "demands": held, "mark": table["mark"].fillna("")})
+    demands = table["passed"].astype(str) + " of " + table["asked"].astype(str)
+    shown = pd.DataFrame({"metric": table["metric"], "demands": demands, "mark": table["mark"].fillna("")})
     share = table["passed"] / table["asked"].clip(lower=1)
     order = share.sort_values(ascending=False, kind="stable").index
     return shown.loc[order].reset_index(drop=True)
@@ -59,8 +59,8 @@ def forest(rows: pd.DataFrame, label: str, columns: Mapping[str, str], note: str
         low, high = "low", "high"
         if f"{column}_low" in rows:
             low, high = f"{column}_low", f"{column}_high"
-        for place, row in enumerate(rows.to_dict("records")):
-            style.interval(panel, place, row[low], row[high], style.INK)
+        for height, row in enumerate(rows.to_dict("records")):
+            style.interval(panel, height, row[low], row[high], style.INK)
         panel.plot(rows[column], range(len(rows)), "o", color=style.INK, markersize=4)
         panel.axvline(0, color=style.FAINT, linewidth=0.8)
         panel.set(xlabel=words, ylim=(len(rows) - 0.5, -0.5))
