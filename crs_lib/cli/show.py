@@ -165,7 +165,7 @@ def finish(sweep: Any, name: str) -> None:
     Each convention of a run gets its tables, figures, report and trace. Where the grid has more than one
     cell, the outcomes over the grid go to ``results/movies/sweep-<name>.csv`` and one figure.
     """
-    from crs_lib.report import thesis
+    from crs_lib.report import outcomes
 
     done = [cell for cell in sweep.cells if evaluate.conventions_of(str(cell["run"]))]
     runs = dict.fromkeys(str(cell["run"]) for cell in done)
@@ -173,9 +173,9 @@ def finish(sweep: Any, name: str) -> None:
         for run in runs:
             for convention in evaluate.conventions_of(run):
                 print(f"{run}, {convention}: tables, {', '.join(sweep.finish)} …", flush=True)
-                thesis.write_tables(run, convention)
+                outcomes.write_tables(run, convention)
                 show = Show(kinds=sweep.finish, run=run, convention=convention, study=MOVIES)
                 show.execute({})
     if len(done) > 1 and sweep.grid:
-        for path in thesis.write_grid(sweep.grid, done, name):
+        for path in outcomes.write_grid(sweep.grid, done, name):
             print(f"over the grid: {paths.shown(path)}")

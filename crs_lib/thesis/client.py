@@ -9,7 +9,8 @@ _MEMBERS = {
     "sentence space": ("crs_lib.thesis.similarity",),
     "topic extractor": ("crs_lib.thesis.topics", "crs_lib.thesis.replay"),
     "metric": ("crs_lib.thesis.tables",),
-    "scored view": ("crs_lib.report.thesis_views",),
+    "scored view": ("crs_lib.thesis.views",),
+    "published figures": ("crs_lib.thesis.pages",),
 }
 _COMMANDS = "crs_lib.thesis.commands"
 

@@ -58,8 +58,9 @@ class Tables(Command):
     """score under 27 settings of the thresholds too, and draw the systems' means over them"""
 
     def execute(self, settings: dict[str, Any]) -> None:
-        from crs_lib.report import thesis as views
+        from crs_lib.report import outcomes
         from crs_lib.simulate.logged import ImportConfig
+        from crs_lib.thesis import pages as views
 
         config = ImportConfig(**_fields(ImportConfig, settings))
         scoring = evaluate.EvaluateConfig(**_fields(evaluate.EvaluateConfig, settings))
@@ -68,7 +69,7 @@ class Tables(Command):
         table(loaded.judged, "judge scores from elsewhere")
         evaluate.evaluate(scoring)
         convention = scoring.chosen.name
-        files = views.write_tables(config.run, convention)
+        files = outcomes.write_tables(config.run, convention)
         draw("movies", config.run, convention=convention)
         _show_best(config.run, convention)
         names = ["model_metrics.csv", *(path.name for path in files)]
@@ -84,9 +85,9 @@ def _fields(kind: Any, settings: dict[str, Any]) -> dict[str, Any]:
 
 def _show_best(run: str, convention: str) -> None:
     from crs_lib.metrics import base
-    from crs_lib.report import thesis as views
+    from crs_lib.report import outcomes
 
-    best = views.best_systems(run, convention).drop(columns=["low", "high", "n"])
+    best = outcomes.best_systems(run, convention).drop(columns=["low", "high", "n"])
     labelled = best.assign(metric=[base.get(name).label for name in best["metric"]])
     table(labelled.dropna(axis=1, how="all"), digits=4)
 

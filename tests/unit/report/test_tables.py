@@ -19,9 +19,10 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.figures import NoDataError, layout, recovery
 from crs_lib.llm.template import answer as template_answer
 from crs_lib.metrics import conventions
-from crs_lib.report import figure_tables, statistics, tables, thesis
+from crs_lib.report import figure_tables, outcomes, statistics, tables
 from crs_lib.systems import Programs, policies, tracker
 from crs_lib.systems import base as systems
+from crs_lib.thesis import pages
 from tests.helpers import refused
 from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.sample import scored, simulated
@@ -304,22 +305,22 @@ def test_the_diagrams_tell_the_convention_that_was_scored(logs):
 def test_thresholds_are_settings_and_a_grid_of_27_has_one_figure(logs, tmp_path):
     main(["import", "--logs", str(logs), "--run", "grid"])
     config = evaluate.EvaluateConfig(run="grid", convention="thesis_legacy", topics="heuristic")
-    files, told = thesis.write_thresholds(config)
+    files, told = pages.write_thresholds(config)
     assert "under 27 settings" in told and sum(map(int, re.findall(r" in (\d+)", told))) == 27
     table = pd.read_csv(files[0])
     assert {file.suffix for file in files} == {".csv", ".png", ".pdf"}
-    assert table.groupby(list(thesis.THRESHOLDS))["convention"].nunique().tolist() == [1] * 27
+    assert table.groupby(list(pages.THRESHOLDS))["convention"].nunique().tolist() == [1] * 27
     assert "thesis_legacy(topics=heuristic, alignment=0.5)" in set(table["convention"])
     rate = table[table["metric"] == "topic_recovery_rate"].groupby(["model", "alignment"])["mean"].mean()
     assert (rate.unstack().diff(axis=1).iloc[:, 1:] <= 1e-12).all(axis=None)  # a higher bar recovers less
     grounded = evaluate.EvaluateConfig(run="grid", convention="thesis_grounded")
-    refused("does not use it", thesis.write_thresholds, grounded)
+    refused("does not use it", pages.write_thresholds, grounded)
 
 
 def test_a_run_of_one_system_has_tables_that_say_why_there_is_no_test(logs, capsys):
     main(["import", "--logs", str(logs / "alpha.jsonl"), "--run", "one"])
     evaluate.evaluate(evaluate.EvaluateConfig(run="one", convention="thesis_legacy", topics="heuristic"))
-    thesis.write_tables("one")
+    outcomes.write_tables("one")
     place = evaluate.folder_of("one", evaluate.convention_of("one"))
     anova = pd.read_csv(place / "anova.csv")
     assert anova["statistic"].isna().all() and anova["note"].str.contains("at least 2").any()

@@ -3,26 +3,22 @@
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from crs_lib import data as datasets
-from crs_lib import evaluate, judge, runs, simulate, stats
+from crs_lib import evaluate, judge, runs, simulate
 from crs_lib.core import paths, tables
-from crs_lib.core.errors import NoDataError, RunError
-from crs_lib.figures import layout, style
-from crs_lib.figures.latex import headline_table
-from crs_lib.figures.scores import sweep_outcomes
+from crs_lib.core.errors import RunError
+from crs_lib.figures import layout
 from crs_lib.metrics import base, conventions
-from crs_lib.metrics.constructs import CONSTRUCTS
-from crs_lib.report import statistics
-from crs_lib.report.report import in_words
-from crs_lib.report.thesis_views import thesis_catalog
+from crs_lib.report.outcomes import PUBLISHED, published_figures, write_grid
 from crs_lib.simulate.logged import Imported
 from crs_lib.thesis import extractors
+from crs_lib.thesis.views import thesis_catalog
 
 SAMPLE = "sample"
 THRESHOLDS = {
@@ -107,7 +103,7 @@ def side_by_side(run: str, names: Sequence[str]) -> pd.DataFrame | None:
     rows = []
     for name in names:
         means = evaluate.read(run, "model_metrics", name)
-        theirs = _published(run, name, set(means["model"]))
+        theirs = published_figures(run, name, set(means["model"]))
         shown = means[means["mean"].notna() & means["metric"].isin(layout.outcomes(name))]
         for model, metric, mean in shown[["model", "metric", "mean"]].itertuples(index=False):
             if (figure := theirs.get(model, {}).get(metric)) is not None:
@@ -192,94 +188,21 @@ _TAS = "topic_adaptation_score"
 _LOGS = {"thesis_grounded": "logs_50turns", "thesis_legacy": "logs_20turns"}
 
 
-def _outcomes(run: str, convention: str) -> list[str]:
-    """The outcomes that are tested: the convention's, then judges' constructs; those that have a value."""
-    means = evaluate.read(run, "model_metrics", convention)
-    known = set(means.loc[means["mean"].notna(), "metric"])
-    return [name for name in (*layout.outcomes(convention), *CONSTRUCTS) if name in known]
-
-
-def write_tables(run: str, convention: str = "") -> list[Path]:
-    """Write ``anova.csv``, ``tukey.csv``, ``headline.csv`` and ``headline.tex`` beside a convention's scores;
-    returns their paths. Raises RunError as :func:`evaluate.read`.
-    """
-    name = evaluate.convention_of(run, convention)
-    scores = statistics.stats_frame(evaluate.read(run, "results", name))
-    tested, folder, best = _outcomes(run, name), evaluate.folder_of(run, name), best_systems(run, name)
-    made = {"anova": stats.anova_table(scores, tested), "tukey": stats.tukey_table(scores, tested)}
-    for file, table in (made | {"headline": best}).items():
-        tables.write_csv(folder / f"{file}.csv", table)
-    tables.write_whole(folder / "headline.tex", headline_table(best))
-    return [folder / file for file in ("anova.csv", "tukey.csv", "headline.csv", "headline.tex")]
-
-
 def write_thresholds(config: evaluate.EvaluateConfig) -> tuple[list[Path], str]:
     """Score a run under 27 settings of the thresholds; the grid's files, and the orders found in words."""
     names = []
     for point in itertools.product(*THRESHOLDS.values()):
         names.append(conventions.derived(config.chosen, dict(zip(THRESHOLDS, point, strict=True))).name)
         evaluate.evaluate(config.changed(convention=names[-1], topics="", similarity="", cas_weights={}))
-    files = write_grid((), [{"run": config.run}], f"{config.run}-thresholds", names)
+    files = write_grid(THRESHOLDS, [{"run": config.run}], f"{config.run}-thresholds", names)
     orders = Counter(" > ".join(_headline(config.run, name)[1].nlargest(99).index) for name in names)
     told = "; ".join(f"{order} in {n}" for order, n in orders.most_common())
     return files, f"order of systems under {len(names)} settings of the thresholds: {told}"
 
 
-def write_grid(
-    grid: Iterable[str], cells: Sequence[Mapping[str, Any]], name: str, only: Sequence[str] = ()
-) -> list[Path]:
-    """Write the mean outcomes of every system in every cell of a sweep, a table and a figure; returns the
-    files. ``grid`` names the parameters that differ; with ``only``, conventions, their thresholds do.
-    """
-    keys = {key: key.rpartition(".")[2] for key in grid or (THRESHOLDS if only else ())}
-    frames = []
-    for cell in cells:
-        for convention in only or evaluate.conventions_of(cell["run"]):
-            given = cell if grid else dict(conventions.get(convention))
-            point = {short: in_words(given[key], "as declared") for key, short in keys.items()}
-            means = evaluate.read(cell["run"], "model_metrics", convention)
-            outcomes = means["metric"].isin(layout.outcomes(convention))
-            frames.append(means[outcomes].assign(run=cell["run"], **point))
-    rest = "convention model metric mean low high n n_missing".split()
-    frame = pd.concat(frames, ignore_index=True)[["run", *keys.values(), *rest]]
-    files = [paths.results() / "movies" / f"sweep-{name}.csv"]
-    tables.write_csv(files[0], frame)
-    long = frame.melt(["run", *rest], list(keys.values()), "parameter", "value")
-    try:
-        for kind in ("png", "pdf"):
-            with style.applied():
-                files.append(style.write(sweep_outcomes(long), paths.figures() / f"sweep-{name}.{kind}"))
-    except NoDataError as error:
-        print(f"no figure of the grid: {error}")
-    return files
-
-
-def best_systems(run: str, convention: str) -> pd.DataFrame:
-    """The best system on each outcome, a row each: mean with interval, the second and the lead;
-    ``published_best`` and ``published`` where the run is on the thesis's catalogue and systems.
-    """
-    means = evaluate.read(run, "model_metrics", convention)
-    known = _published(run, convention, set(means["model"]))
-    rows = []
-    for metric in _outcomes(run, convention):
-        lower = layout.lower(metric)
-        part = means[(means["metric"] == metric) & means["mean"].notna()]
-        ranked = part.sort_values("mean", ascending=lower, kind="stable").to_dict("records")
-        first, *others = ranked
-        theirs = {model: row[metric] for model, row in known.items() if metric in row}
-        top = (min if lower else max)(theirs, key=lambda model: theirs[model]) if theirs else None
-        kept = {name: first[name] for name in ("mean", "low", "high", "n")}
-        rows.append({
-            "metric": metric, "best": first["model"], **kept,
-            "second": others[0]["model"] if others else None,
-            "lead": abs(first["mean"] - others[0]["mean"]) if others else float("nan"),
-            "published_best": top, "published": theirs[top] if top else float("nan"),
-        })  # fmt: skip
-    return pd.DataFrame(rows)
-
-
-def _published(run: str, convention: str, systems: set[str]) -> Mapping[str, Mapping[str, float]]:
-    """The published means by system and metric, of a run's systems; empty where it is another study."""
+@PUBLISHED.register("thesis")
+def _published(run: str, convention: str) -> Mapping[str, Mapping[str, float]]:
+    """The means that the thesis published, by system and metric; empty where a run is another study."""
     place = datasets.get("thesis-published").in_mirror()
     raw = paths.run_folder(simulate.STUDY, run) / simulate.RAW_CATALOG
     log = _LOGS.get(convention)
@@ -292,4 +215,4 @@ def _published(run: str, convention: str, systems: set[str]) -> Mapping[str, Map
     found: dict[str, Any] = content.get(log, {}).get("models", {})
     if log == "logs_50turns":
         found = {name: {**row, _TAS: row["context_adaptation_score"]} for name, row in found.items()}
-    return {name: row for name, row in found.items() if name in systems}
+    return found

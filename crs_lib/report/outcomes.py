@@ -1,0 +1,115 @@
+"""The outcomes of a run as files: tests, the best system on each, and the outcomes over a sweep."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from crs_lib import evaluate, stats
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import NoDataError
+from crs_lib.core.settings import Registry
+from crs_lib.figures import layout, style
+from crs_lib.figures.latex import headline_table
+from crs_lib.figures.scores import sweep_outcomes
+from crs_lib.metrics import conventions
+from crs_lib.metrics.constructs import CONSTRUCTS
+from crs_lib.report import statistics
+from crs_lib.report.report import in_words
+
+Figures = Mapping[str, Mapping[str, float]]  # by system and metric
+_COLUMNS = "convention model metric mean low high n n_missing".split()
+
+PUBLISHED: Registry[Figures] = Registry("published figures")
+
+
+def outcomes_of(run: str, convention: str) -> list[str]:
+    """The outcomes that are tested: the convention's, then judges' constructs; those that have a value."""
+    means = evaluate.read(run, "model_metrics", convention)
+    present = set(means.loc[means["mean"].notna(), "metric"])
+    return [name for name in (*layout.outcomes(convention), *CONSTRUCTS) if name in present]
+
+
+def write_tables(run: str, convention: str = "") -> list[Path]:
+    """Write ``anova.csv``, ``tukey.csv``, ``headline.csv`` and ``headline.tex`` beside a convention's scores.
+
+    Returns their paths. Raises RunError as :func:`crs_lib.evaluate.read`.
+    """
+    name = evaluate.convention_of(run, convention)
+    scores = statistics.stats_frame(evaluate.read(run, "results", name))
+    tested = outcomes_of(run, name)
+    folder = evaluate.folder_of(run, name)
+    best = best_systems(run, name)
+    tables.write_csv(folder / "anova.csv", stats.anova_table(scores, tested))
+    tables.write_csv(folder / "tukey.csv", stats.tukey_table(scores, tested))
+    tables.write_csv(folder / "headline.csv", best)
+    tables.write_whole(folder / "headline.tex", headline_table(best))
+    return [folder / file for file in ("anova.csv", "tukey.csv", "headline.csv", "headline.tex")]
+
+
+def best_systems(run: str, convention: str) -> pd.DataFrame:
+    """The best system on each outcome, a row each: mean with interval, the second and the lead.
+
+    ``published_best`` and ``published`` where figures of the run's systems on its catalogue were published.
+    """
+    means = evaluate.read(run, "model_metrics", convention)
+    published = published_figures(run, convention, set(means["model"]))
+    rows = []
+    for metric in outcomes_of(run, convention):
+        lower = layout.lower(metric)
+        part = means[(means["metric"] == metric) & means["mean"].notna()]
+        first, *others = part.sort_values("mean", ascending=lower, kind="stable").to_dict("records")
+        row = {"metric": metric, "best": first["model"]}
+        row.update({name: first[name] for name in ("mean", "low", "high", "n")})
+        row["second"] = others[0]["model"] if others else None
+        row["lead"] = abs(first["mean"] - others[0]["mean"]) if others else float("nan")
+        figures = {model: figure[metric] for model, figure in published.items() if metric in figure}
+        row["published_best"] = None
+        row["published"] = float("nan")
+        if figures:
+            ranked = sorted(figures, key=lambda model: figures[model], reverse=not lower)
+            row["published_best"] = ranked[0]
+            row["published"] = figures[ranked[0]]
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def published_figures(run: str, convention: str, systems: set[str]) -> Figures:
+    """The published means by system and metric, of a run's systems; empty where nothing was published."""
+    for entry in PUBLISHED:
+        read: Callable[[str, str], Figures] = entry.make
+        figures = read(run, convention)
+        if figures:
+            return {name: row for name, row in figures.items() if name in systems}
+    return {}
+
+
+def write_grid(
+    grid: Iterable[str], cells: Sequence[Mapping[str, Any]], name: str, only: Sequence[str] = ()
+) -> list[Path]:
+    """Write the mean outcomes of every system in every cell of a sweep, a table and a figure.
+
+    Returns the files. ``grid`` names the parameters that differ: those of the cells, or with ``only``,
+    conventions, theirs.
+    """
+    keys = {key: key.rpartition(".")[2] for key in grid}
+    frames = []
+    for cell in cells:
+        for convention in only or evaluate.conventions_of(cell["run"]):
+            values = dict(conventions.get(convention)) if only else cell
+            point = {short: in_words(values[key], "as declared") for key, short in keys.items()}
+            means = evaluate.read(cell["run"], "model_metrics", convention)
+            means = means[means["metric"].isin(layout.outcomes(convention))]
+            frames.append(means.assign(run=cell["run"], **point))
+    frame = pd.concat(frames, ignore_index=True)[["run", *keys.values(), *_COLUMNS]]
+    files = [paths.results() / "movies" / f"sweep-{name}.csv"]
+    tables.write_csv(files[0], frame)
+    long = frame.melt(["run", *_COLUMNS], list(keys.values()), "parameter", "value")
+    try:
+        for kind in ("png", "pdf"):
+            with style.applied():
+                files.append(style.write(sweep_outcomes(long), paths.figures() / f"sweep-{name}.{kind}"))
+    except NoDataError as error:
+        print(f"no figure of the grid: {error}")
+    return files
