@@ -161,8 +161,9 @@ class Scorer:
         before: TurnRecord | None,
     ) -> TurnRecord:
         wanted = self._wanted(state)
-        old = NONE if before is None else before.constraints
-        change = None if before is None else before.change
+        old, change = NONE, None
+        if before is not None:
+            old, change = before.constraints, before.change
         has_changed = before is None or wanted.constraints != old
         if since_shift == 0 or (state.clarified and has_changed):
             change = StateChange.between(old, wanted.constraints)

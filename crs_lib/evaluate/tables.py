@@ -96,7 +96,9 @@ class _Written:
                 self.shifts.append(pd.DataFrame(shifts))
             if turns:
                 frame = pd.DataFrame(turns).assign(**self.columns)
-                yield frame.astype({"since_shift": "Int64"}) if "since_shift" in frame else frame
+                if "since_shift" in frame:
+                    frame = frame.astype({"since_shift": "Int64"})
+                yield frame
 
     def _add(self, session: Mapping[str, Any]) -> None:
         self.lines.write(tables.dumps({**session, **self.columns}) + "\n")

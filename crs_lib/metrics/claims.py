@@ -2,6 +2,7 @@
 section 4.
 """
 
+import bisect
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -39,12 +40,12 @@ class _Sentences:
         self.ends = []
         for match in _END.finditer(text):
             # The last character of a range may end a sentence: "… in Se7en!"
-            if not any(first <= match.start() < last - 1 for first, last in whole):
+            if not _inside(match.start(), match.start() + 2, whole):
                 self.ends.append(match.start())
 
     def number(self, position: int) -> int:
         """The number of the sentence at a position, from 0."""
-        return sum(end < position for end in self.ends)
+        return bisect.bisect_left(self.ends, position)
 
     def start(self, number: int) -> int:
         """The position at which a sentence begins."""

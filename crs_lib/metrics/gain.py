@@ -205,8 +205,10 @@ def violations(turn: TurnRecord) -> float:
     """Share of the films shown that break a stated exclusion, in [0, 1]; NaN without either."""
     if not turn.exclusions or not turn.items:
         return math.nan
-    broken = [facts for facts in turn.facts if facts & turn.exclusions]
-    return len(broken) / len(turn.facts)
+    broken = 0
+    for facts in turn.facts:
+        broken += not turn.exclusions.isdisjoint(facts)
+    return broken / len(turn.facts)
 
 
 def _after_change(turn: TurnRecord) -> bool:

@@ -123,8 +123,7 @@ def copied_share(
     Source: grounded evaluation, the copying penalty I (docs/metrics.md, section 3).
     """
     if ignore:
-        reply = [word for word in reply if word not in ignore]
-        request = [word for word in request if word not in ignore]
+        reply, request = _without(reply, ignore), _without(request, ignore)
     largest = 0.0
     for order in sorted(orders):
         runs = zip(*[reply[start:] for start in range(order)], strict=False)
@@ -133,6 +132,10 @@ def copied_share(
             break
         largest = max(largest, len(shared) / len(ngrams(reply, order)))
     return largest
+
+
+def _without(words: Sequence[str], ignore: Set[str]) -> list[str]:
+    return [word for word in words if word not in ignore]
 
 
 @metric("topic_interference", "interference", TURN, 0, 1, LOWER, _PENALTY, gate=False, column=3)

@@ -111,8 +111,9 @@ def _expected_reciprocal_rank(judged: Judged, cutoff: int | None, rel: int) -> f
 def _judged_share(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Share of the documents shown (up to ``cutoff``) that have a judgment, in [0, 1]; 0 for none shown."""
     shown = judged.grades[:cutoff]
-    with_grade = [grade for grade in shown if grade is not None]
-    return len(with_grade) / len(shown) if shown else 0.0
+    if not shown:
+        return 0.0
+    return (len(shown) - shown.count(None)) / len(shown)
 
 
 MEASURES: dict[str, Score] = {
