@@ -132,16 +132,18 @@ def _add_positional(parser: ArgumentParser, setting: Setting, default: Any) -> A
 
 def _add_option(parser: ArgumentParser, setting: Setting, default: Any) -> Action:
     name = setting.name.rstrip("_").replace("_", "-").removeprefix("n-")
-    flag = f"-{name}" if len(name) == 1 else f"--{name}"
+    flags = [f"--{name}"]
+    if len(name) == 1:
+        flags.append(f"-{name}")
     words: dict[str, Any] = {"dest": setting.name, "default": SUPPRESS, "help": _help(setting, default)}
     if setting.kind is bool:
-        return parser.add_argument(flag, action="store_true", **words)
+        return parser.add_argument(*flags, action="store_true", **words)
     if setting.items == _PAIRS:
-        return parser.add_argument(flag, nargs=2, action="append", metavar=("NAME", "VALUE"), **words)
+        return parser.add_argument(*flags, nargs=2, action="append", metavar=("NAME", "VALUE"), **words)
     words["required"] = setting.required and default is None
     if setting.several:
-        return parser.add_argument(flag, nargs="+", action="extend", metavar="A,B", **words)
-    return parser.add_argument(flag, metavar=_placeholder(setting), **words)
+        return parser.add_argument(*flags, nargs="+", action="extend", metavar="A,B", **words)
+    return parser.add_argument(*flags, metavar=_placeholder(setting), **words)
 
 
 def _placeholder(setting: Setting) -> str:
