@@ -23,9 +23,14 @@ _SHARE = (40, 50)  # per cent of the cells that are text; findings and the closi
 _FINDING = "finding"  # tag of a cell that shows a generated sentence
 _CHECKS, _CLOSING = "Checks", ("What we learnt", "What this does not show")
 _FORBIDDEN = {
-    ast.FunctionDef: "def", ast.AsyncFunctionDef: "def", ast.ClassDef: "class", ast.Try: "try",
-    ast.TryStar: "try", ast.While: "while", ast.Lambda: "lambda",
-}  # fmt: skip
+    ast.FunctionDef: "def",
+    ast.AsyncFunctionDef: "def",
+    ast.ClassDef: "class",
+    ast.Try: "try",
+    ast.TryStar: "try",
+    ast.While: "while",
+    ast.Lambda: "lambda",
+}
 _VOLATILE = {
     r"0x[0-9a-fA-F]{6,}": "an object address",
     r"\b(19|20)\d\d-[01]\d-[0-3]\d[T ]\d\d:\d\d": "a date and time",
@@ -38,11 +43,13 @@ _VOLATILE = {
 
 def rules(path: str | Path) -> list[str]:
     """Every rule that a notebook breaks, in words; an empty list for a good one."""
-    notebook, name = load(Path(path)), Path(path).stem
+    notebook = load(Path(path))
     if not code_cells(notebook):
         return ["it has no code cell"]
-    checks = (_opening, _parameters, _code, _balance, _sections, _ending, _outputs, _metadata)
-    return [text for check in checks for text in check(notebook, name)]
+    broken: list[str] = []
+    for check in (_opening, _parameters, _code, _balance, _sections, _ending, _outputs, _metadata):
+        broken += check(notebook, Path(path).stem)
+    return broken
 
 
 def _opening(notebook: Any, name: str) -> Iterator[str]:
@@ -56,7 +63,8 @@ def _opening(notebook: Any, name: str) -> Iterator[str]:
 
 
 def _parameters(notebook: Any, name: str) -> Iterator[str]:
-    tagged, code = code_cells(notebook, "parameters"), code_cells(notebook)
+    tagged = code_cells(notebook, "parameters")
+    code = code_cells(notebook)
     if len(tagged) != 1 or tagged[0] is not code[0]:
         yield "exactly one cell must be tagged 'parameters', and it must be the first code cell"
         return
@@ -65,14 +73,16 @@ def _parameters(notebook: Any, name: str) -> Iterator[str]:
     except InputError as error:
         yield str(error)
         return
-    used = {node.id for cell in code[1:] for node in _nodes(cell.source) if isinstance(node, ast.Name)}
-    for one in declared.values():
-        if not one.help:
-            yield f"parameter {one.name!r} has no trailing comment"
-        if re.search("[=#]", json.dumps(one.default)) or re.search(r"\||Literal", one.annotation):
-            yield f"parameter {one.name!r}: no '=' or '#' in a default, no '|' or Literal in a type"
-        if one.name not in used:
-            yield f"parameter {one.name!r} is never used"
+    used: set[str] = set()
+    for cell in code[1:]:
+        used.update(node.id for node in _nodes(cell.source) if isinstance(node, ast.Name))
+    for parameter in declared.values():
+        if not parameter.help:
+            yield f"parameter {parameter.name!r} has no trailing comment"
+        if re.search("[=#]", json.dumps(parameter.default)) or re.search(r"\||Literal", parameter.annotation):
+            yield f"parameter {parameter.name!r}: no '=' or '#' in a default, no '|' or Literal in a type"
+        if parameter.name not in used:
+            yield f"parameter {parameter.name!r} is never used"
     start = "\n".join(cell.source for cell in code[1:3])
     if "notebooks.begin()" not in start:
         yield "the cell after the parameters must import and call notebooks.begin()"
@@ -90,31 +100,36 @@ def _nodes(source: str) -> list[ast.AST]:
 
 def _code(notebook: Any, name: str) -> Iterator[str]:
     for number, cell in enumerate(code_cells(notebook), start=1):
-        where, nodes = f"code cell {number}", _nodes(cell.source)
-        if not (lines := [line for line in cell.source.splitlines() if line.strip()]):
+        where = f"code cell {number}"
+        nodes = _nodes(cell.source)
+        lines = [line for line in cell.source.splitlines() if line.strip()]
+        if not lines:
             yield f"{where} is empty"
         elif not nodes:
             yield f"{where} is not plain Python (no magics, no shell lines)"
         if len(lines) > _LINES and "parameters" not in cell.metadata.get("tags", []):
             yield f"{where} has {len(lines)} lines; at most {_LINES}: move work into crs_lib"
         words = {_FORBIDDEN[type(node)] for node in nodes if type(node) in _FORBIDDEN}
-        yield from (f"{where} holds {word!r}: the library does, the notebook tells" for word in sorted(words))
+        for word in sorted(words):
+            yield f"{where} holds {word!r}: the library does, the notebook tells"
 
 
 def _balance(notebook: Any, name: str) -> Iterator[str]:
-    told = [*_closing(notebook), *code_cells(notebook, _FINDING)]
-    counted = [cell.cell_type for cell in notebook.cells if cell not in told]
-    share = round(100 * counted.count("markdown") / max(1, len(counted)))
+    left_out = [*_closing(notebook), *code_cells(notebook, _FINDING)]
+    kinds = [cell.cell_type for cell in notebook.cells if cell not in left_out]
+    texts = kinds.count("markdown")
+    share = round(100 * texts / max(1, len(kinds)))
     if not _SHARE[0] <= share <= _SHARE[1]:
-        of = f"{counted.count('markdown')} of {len(counted)}"
-        yield f"{share} % of the cells are text ({of}); expected {_SHARE[0]} to {_SHARE[1]} %"
+        expected = f"{_SHARE[0]} to {_SHARE[1]} %"
+        yield f"{share} % of the cells are text ({texts} of {len(kinds)}); expected {expected}"
 
 
 def _parts(notebook: Any) -> list[tuple[str, list[Any]]]:
     """The sections in order: the heading of second level, and the cells from it to the next."""
     parts: list[tuple[str, list[Any]]] = []
     for cell in notebook.cells:
-        if cell.cell_type == "markdown" and (heading := re.match(r"## (.+)", cell.source)):
+        heading = re.match(r"## (.+)", cell.source)
+        if cell.cell_type == "markdown" and heading:
             parts.append((heading[1].strip(), []))
         if parts:
             parts[-1][1].append(cell)
@@ -122,7 +137,11 @@ def _parts(notebook: Any) -> list[tuple[str, list[Any]]]:
 
 
 def _closing(notebook: Any) -> list[Any]:
-    return [cell for title, cells in _parts(notebook) if title in _CLOSING for cell in cells]
+    cells = []
+    for title, own in _parts(notebook):
+        if title in _CLOSING:
+            cells += own
+    return cells
 
 
 def _sections(notebook: Any, name: str) -> Iterator[str]:
@@ -137,16 +156,17 @@ def _sections(notebook: Any, name: str) -> Iterator[str]:
             yield f"section {title!r} must end with a code cell tagged {_FINDING!r} that shows its sentence"
         if any(finding[:-1]):
             yield f"section {title!r} has a cell tagged {_FINDING!r} before its end; one, as its last"
-    asked = re.findall(r"^\d+\. .*\?$", notebook.cells[0].source, re.MULTILINE)
-    told = [title for title in titles if title not in (_CHECKS, *_CLOSING)]
-    if len(asked) != len(told):
-        yield f"the first cell lists {len(asked)} questions ('1. …?') for {len(told)} sections; one each"
+    questions = re.findall(r"^\d+\. .*\?$", notebook.cells[0].source, re.MULTILINE)
+    sections = [title for title in titles if title not in (_CHECKS, *_CLOSING)]
+    if len(questions) != len(sections):
+        counts = f"{len(questions)} questions ('1. …?') for {len(sections)} sections"
+        yield f"the first cell lists {counts}; one each"
 
 
 def _ending(notebook: Any, name: str) -> Iterator[str]:
     """The checks come last but for the findings, and the texts after them hold no number."""
-    told = code_cells(notebook, _FINDING)
-    last = [cell for cell in code_cells(notebook) if cell not in told][-1]
+    findings = code_cells(notebook, _FINDING)
+    last = [cell for cell in code_cells(notebook) if cell not in findings][-1]
     if "checks" not in last.metadata.get("tags", []):
         yield "the last code cell before the findings must be tagged 'checks'"
     if not any(isinstance(node, ast.Assert) for node in _nodes(last.source)):
@@ -161,17 +181,26 @@ def _outputs(notebook: Any, name: str) -> Iterator[str]:
         if cell.execution_count != number:
             yield f"code cell {number} carries the count {cell.execution_count}; refresh the notebook"
         for item in cell.outputs:
-            data = item.get("data", {})
-            wrong = {
-                f"failed: {item.get('ename')}": item.output_type == "error",
-                "wrote to standard error": item.get("name") == "stderr",
-                "updates a display; nbval ignores that": "update" in item.output_type or "transient" in item,
-                "shows an SVG figure, which holds a date; use PNG": "image/svg+xml" in data,
-            }
-            text = "\n".join(str(value) for kind, value in data.items() if not kind.startswith("image/"))
-            text += f"\n{item.get('text', '')}"
-            wrong |= {f"shows {what}": re.search(pattern, text) for pattern, what in _VOLATILE.items()}
-            yield from (f"code cell {number} {what}" for what, found in wrong.items() if found)
+            for fault in _output(item):
+                yield f"code cell {number} {fault}"
+
+
+def _output(item: Any) -> Iterator[str]:
+    """What is wrong with one output of a cell."""
+    data = item.get("data", {})
+    if item.output_type == "error":
+        yield f"failed: {item.get('ename')}"
+    if item.get("name") == "stderr":
+        yield "wrote to standard error"
+    if "update" in item.output_type or "transient" in item:
+        yield "updates a display; nbval ignores that"
+    if "image/svg+xml" in data:
+        yield "shows an SVG figure, which holds a date; use PNG"
+    texts = [str(value) for kind, value in data.items() if not kind.startswith("image/")]
+    text = "\n".join([*texts, str(item.get("text", ""))])
+    for pattern, what in _VOLATILE.items():
+        if re.search(pattern, text):
+            yield f"shows {what}"
 
 
 def _metadata(notebook: Any, name: str) -> Iterator[str]:

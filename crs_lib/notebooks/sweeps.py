@@ -16,11 +16,11 @@ import itertools
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import pandas as pd
 
@@ -30,8 +30,8 @@ from crs_lib.core.settings import Field, Settings
 from crs_lib.notebooks import runner
 from crs_lib.notebooks.runner import load
 
-_Finish = Literal["figures", "report", "trace"]
-_Values = Annotated[list[Any], Field(min_length=1)]
+Values = Annotated[list[Any], Field(min_length=1)]
+Product = Literal["figures", "report", "trace"]
 
 
 class Sweep(Settings):
@@ -40,8 +40,8 @@ class Sweep(Settings):
     notebooks: Annotated[Sequence[str], Field(min_length=1, description="notebooks, in order")]
     run: Annotated[str, Field(description="a run's name, e.g. study-{seed}")]
     parameters: Annotated[Mapping[str, Any], Field(description="values of all runs by name")] = {}
-    grid: Annotated[Mapping[str, _Values], Field(description="lists of values by name, to combine")] = {}
-    finish: Annotated[Sequence[_Finish], Field(description="made of each run at its end")] = ()
+    grid: Annotated[Mapping[str, Values], Field(description="lists of values by name, to combine")] = {}
+    finish: Annotated[Sequence[Product], Field(description="made of each run at its end")] = ()
 
     @cached_property
     def books(self) -> list[Path]:
@@ -51,42 +51,67 @@ class Sweep(Settings):
     @cached_property
     def cells(self) -> list[dict[str, Any]]:
         """Every combination of the grid with its run's name; InputError if two would share a name."""
-        seen: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}  # the grid's values and the cell
-        if twice := [name for name in self.grid if name in self.parameters]:
+        twice = [name for name in self.grid if name in self.parameters]
+        if twice:
             raise InputError(f"{twice} stands twice; a value stands in 'parameters' or in 'grid'")
-        safety.check_limit("sweep_cells", math.prod(map(len, self.grid.values())), "the grid has")
+        size = math.prod(len(values) for values in self.grid.values())
+        safety.check_limit("sweep_cells", size, "the grid has")
+        cells = []
+        points: dict[str, dict[str, Any]] = {}  # of the grid, by the name of their run
         for combination in itertools.product(*self.grid.values()):
             point = dict(zip(self.grid, combination, strict=True))
-            cell = {**self.parameters, **point}
-            if any(name.rpartition(".")[2] == "run" for name in cell):
+            values = {**self.parameters, **point}
+            run = self._run_of(values)
+            if run in points:
+                better = f"name every grid parameter in 'run', e.g. '{self.run}-{{{next(iter(self.grid))}}}'"
+                raise InputError(f"{points[run]} and {point} would both be run {run!r}; {better}")
+            points[run] = point
+            cells.append({"run": run, **values})
+        return cells
+
+    def _run_of(self, values: Mapping[str, Any]) -> str:
+        """The name of a cell's run: its parameters put into ``run``."""
+        for name in values:
+            if name.rpartition(".")[2] == "run":
                 raise InputError("'run' is no parameter of a sweep; its key 'run' names the runs")
-            run = paths.run_name(re.sub(r"\{(\w+)\}", partial(_slug, cell), self.run))
-            if run in seen:
-                told = f"name every grid parameter in 'run', e.g. '{self.run}-{{{next(iter(self.grid))}}}'"
-                raise InputError(f"{seen[run][0]} and {point} would both be run {run!r}; {told}")
-            seen[run] = point, {"run": run, **cell}
-        return [cell for _, cell in seen.values()]
+
+        def slug(match: re.Match[str]) -> str:
+            if match[1] not in values:
+                raise InputError(f"run holds {match[0]}; {match[1]!r} is no parameter of the sweep")
+            return paths.slug(str(values[match[1]]))
+
+        return paths.run_name(re.sub(r"\{(\w+)\}", slug, self.run))
 
     def check(self) -> None:
         declared = {book: runner.parameters_of(book) for book in self.books}
-        together = {name: one for known in declared.values() for name, one in known.items()}
+        together = {}
+        for parameters in declared.values():
+            together.update(parameters)
         owners = tuple(f"{book.stem}." for book in self.books)
         for cell in self.cells:
             shared = {name: value for name, value in cell.items() if not name.startswith(owners)}
             runner.check_parameters(together, shared, "the sweep")
-            for book, known in declared.items():
-                runner.check_parameters(known, self.values_for(cell, book), book.stem)
+            for book, parameters in declared.items():
+                runner.check_parameters(parameters, self.values_for(cell, book), book.stem)
 
     @staticmethod
     def values_for(cell: Mapping[str, Any], notebook: Path) -> dict[str, Any]:
         """The parameters of a cell that this notebook takes; its own values override the shared ones."""
-        takes, own = runner.parameters_of(notebook), f"{notebook.stem}."
-        alone = {name.removeprefix(own): value for name, value in cell.items() if name.startswith(own)}
-        return {name: value for name, value in cell.items() if name in takes} | alone
+        declared = runner.parameters_of(notebook)
+        own = f"{notebook.stem}."
+        values = {name: value for name, value in cell.items() if name in declared}
+        for name, value in cell.items():
+            if name.startswith(own):
+                values[name.removeprefix(own)] = value
+        return values
 
 
-_Ready = Callable[[Sequence[tuple[str, Mapping[str, Any]]]], object]  # of the names and parameters
-_Planned = tuple[Path, dict[str, Any], bool]  # a notebook, its parameters, whether a finished result is kept
+class Step(NamedTuple):
+    """A notebook of a run, its parameters, and whether its finished result is kept."""
+
+    book: Path
+    values: dict[str, Any]
+    kept_result: bool
 
 
 @safety.reader("a sweep")
@@ -96,84 +121,91 @@ def read(file: str | Path) -> Sweep:
     record = safety.read_yaml(path)
     if not isinstance(record, dict):
         raise InputError(f"{path.name}: expected the keys {', '.join(Sweep.model_fields)}")
+    values = {str(key): value for key, value in record.items() if value is not None}
     try:
-        return Sweep(**{str(key): value for key, value in record.items() if value is not None})
+        return Sweep(**values)
     except InputError as error:
         raise InputError(f"{path.name}: {error}") from error
 
 
-def _slug(cell: Mapping[str, Any], found: re.Match[str]) -> str:
-    if found[1] not in cell:
-        raise InputError(f"run holds {found[0]}; {found[1]!r} is no parameter of the sweep")
-    return paths.slug(str(cell[found[1]]))
+def _nothing(_: object) -> None:
+    return None
 
 
 def run(
-    file: str | Path, say: Callable[[str], object] = lambda text: None, ready: _Ready = lambda steps: None,
+    file: str | Path,
+    say: Callable[[str], object] = _nothing,
+    ready: Callable[[Sequence[tuple[str, Mapping[str, Any]]]], object] = _nothing,
     jobs: int = 1,
-) -> pd.DataFrame:  # fmt: skip
+) -> pd.DataFrame:
     """Run a sweep; returns a row for each run and notebook: the grid's values and done, kept or failed.
-    ``say`` receives a line for each notebook that starts or ends, ``ready`` all notebooks that will run, with
-    their parameters, before the first starts. ``jobs`` runs go on at once. A finished notebook with the same
-    code and parameters is kept; a stopped one continues. A run that fails does not stop the others; at the
-    end a RunError names the failures.
+
+    ``say`` receives a line for each notebook that starts or ends, ``ready`` the names and parameters of all
+    notebooks that will run before the first starts. ``jobs`` runs go on at once. A finished notebook with the
+    same code and parameters is kept; a stopped one continues. A run that fails does not stop the others; at
+    the end a RunError names the failures.
     """
     sweep = read(file)
-    plan = [list(_steps(cell, sweep.books)) for cell in sweep.cells]
-    ready([(book.stem, values) for steps in plan for book, values, kept in steps if not kept])
-    ended, total = itertools.count(1), sum(map(len, plan))
+    plan = [_steps(cell, sweep.books) for cell in sweep.cells]
+    every = [step for steps in plan for step in steps]
+    ready([(step.book.stem, step.values) for step in every if not step.kept_result])
+    ended = itertools.count(1)
 
-    def chain(cell: Mapping[str, Any], steps: Sequence[_Planned]) -> list[dict[str, Any]]:
+    def chain(cell: Mapping[str, Any], steps: Sequence[Step]) -> list[dict[str, Any]]:
         """The rows of a run's notebooks, one after the other, up to one that fails."""
         rows: list[dict[str, Any]] = []
-        for book, values, kept in steps:
-            row = {"notebook": book.stem, "status": "kept" if kept else "done"}
-            rows.append({name: cell[name] for name in ("run", *sweep.grid)} | row)
-            began, name = time.monotonic(), f"{cell['run']}: {book.stem}"
+        for step in steps:
+            row = {name: cell[name] for name in ("run", *sweep.grid)}
+            row.update(notebook=step.book.stem, status="kept" if step.kept_result else "done")
+            rows.append(row)
+            name = f"{cell['run']}: {step.book.stem}"
+            began = time.monotonic()
             try:
-                if not kept:
+                if not step.kept_result:
                     say(f"{name} …")
-                    runner.run(book, values)
+                    runner.run(step.book, step.values)
             except (InputError, RunError) as error:
-                rows[-1] |= {"status": "failed", "error": f"{cell['run']}: {error}"}
+                row.update(status="failed", error=f"{cell['run']}: {error}")
                 break
-            place = next(ended)
-            if not kept:
-                say(f"{place}/{total} {name} {time.monotonic() - began:.0f} s")
+            number = next(ended)
+            if not step.kept_result:
+                say(f"{number}/{len(every)} {name} {time.monotonic() - began:.0f} s")
         return rows
 
     if jobs == 1:
-        found = list(map(chain, sweep.cells, plan))
+        chains = list(map(chain, sweep.cells, plan))
     else:
         with ThreadPoolExecutor(jobs) as pool:
-            found = list(pool.map(chain, sweep.cells, plan))
-    table = pd.DataFrame([row for rows in found for row in rows])
+            chains = list(pool.map(chain, sweep.cells, plan))
+    table = pd.DataFrame([row for rows in chains for row in rows])
     if "error" in table:
         errors = table.pop("error").dropna()
         raise RunError(f"{table.to_string(index=False)}\n{len(errors)} failed:\n" + "\n".join(errors))
     return table
 
 
-def _steps(cell: Mapping[str, Any], books: Sequence[Path]) -> Iterator[_Planned]:
-    """The notebooks of a cell in order; those after a notebook that must run are not kept."""
-    kept = True
+def _steps(cell: Mapping[str, Any], books: Sequence[Path]) -> list[Step]:
+    """The notebooks of a cell in order; results after a notebook that must run are not kept."""
+    steps = []
+    finished = True
     for book in books:
         values = Sweep.values_for(cell, book)
-        kept = kept and _is_finished(book, values)
-        yield book, values, kept
+        finished = finished and _is_finished(book, values)
+        steps.append(Step(book, values, finished))
+    return steps
 
 
 def _is_finished(book: Path, values: Mapping[str, Any]) -> bool:
     """Whether the run holds this notebook, executed to the end with the same code and parameters."""
-    defaults = {name: one.default for name, one in runner.parameters_of(book).items()}
+    defaults = {name: parameter.default for name, parameter in runner.parameters_of(book).items()}
     try:
-        executed = load(runner.output(book, defaults | dict(values)))
+        executed = load(runner.output(book, {**defaults, **values}))
     except InputError:  # there is none, or it was cut off while it was written
         return False
     record = executed.metadata.get("papermill", {})
-    ended = record.get("end_time") and not record.get("exception")
-    same = record.get("parameters", {}) == dict(values) and _sources(executed) == _sources(load(book))
-    return bool(ended and same)
+    if not record.get("end_time") or record.get("exception"):
+        return False
+    return record.get("parameters", {}) == dict(values) and _sources(executed) == _sources(load(book))
 
 
 def _sources(notebook: Any) -> list[str]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
-from crs_lib.notebooks.look import _to_html, heading
+from crs_lib.notebooks.look import heading, to_html
 from crs_lib.notebooks.rules import rules
 from crs_lib.notebooks.runner import _Parameter, check_parameters, help_text, read_parameters
 from tests.helpers import books, refused
@@ -141,8 +141,8 @@ def test_a_literal_default_survives_being_written_in_a_cell(text):
 
 def cells(frame):
     """Side and text of every cell, row by row, the heads first."""
-    found = re.findall(r'<t[hd] style="text-align: (\w+);[^>]*>(.*?)</t[hd]>', _to_html(frame))
-    width = len(re.findall("<th ", _to_html(frame)))
+    found = re.findall(r'<t[hd] style="text-align: (\w+);[^>]*>(.*?)</t[hd]>', to_html(frame))
+    width = len(re.findall("<th ", to_html(frame)))
     return [found[start : start + width] for start in range(0, len(found), width)]
 
 
@@ -158,7 +158,7 @@ def test_text_stands_left_numbers_right_and_what_is_missing_is_a_dash():
     assert rows[1][1][1] == "–" and rows[2][0][1] == ""
     named = pd.DataFrame({"turns": [1]}, index=pd.Index(["a"], name="system"))
     assert cells(named)[1] == [("left", "a"), ("right", "1")]
-    assert "… and 40 rows more" in _to_html(pd.DataFrame({"x": range(100)}))
+    assert "… and 40 rows more" in to_html(pd.DataFrame({"x": range(100)}))
     assert heading("session_id") == "session id"
 
 
