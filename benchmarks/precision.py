@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
-from crs_lib import simulate, stats
+from benchmarks.facets import facet_variances, scenarios_needed
+from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.errors import InputError
@@ -88,11 +89,11 @@ def balanced(frame: pd.DataFrame) -> pd.DataFrame:
 
 def run(config: PrecisionConfig) -> Precision:
     """Simulate, score and take the variance apart."""
-    components = stats.facet_variances(balanced(_scores(config)), FACETS)
+    components = facet_variances(balanced(_scores(config)), FACETS)
     rows = []
     for place, (facet, scope) in enumerate(SCOPES.items(), start=1):
         if f"n_{facet}" in components:
-            one = stats.scenarios_needed(components, config.precision, fixed=list(SCOPES)[place:])
+            one = scenarios_needed(components, config.precision, fixed=list(SCOPES)[place:])
             rows.append(one.assign(holds_for=scope))
     needed = pd.concat(rows, ignore_index=True).drop(columns="fixed")
     needed = needed[["holds_for", *needed.columns.drop("holds_for")]].assign(metric=config.metric)

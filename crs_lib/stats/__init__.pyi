@@ -9,7 +9,6 @@ from .bootstrap import (
 from .design import Design
 from .effects import auc
 from .estimate import Estimate, cost_interval, p_in_words, ratio_interval, verdict
-from .facets import facet_variances, scenarios_needed
 from .findings import (
     Finding,
     Sentences,
@@ -46,7 +45,6 @@ __all__ = [
     "cluster_bootstrap_differences",
     "cost_interval",
     "difference_of",
-    "facet_variances",
     "finding_count",
     "finding_gap",
     "finding_limit",
@@ -70,7 +68,6 @@ __all__ = [
     "p_in_words",
     "ratio_interval",
     "resolution_of",
-    "scenarios_needed",
     "share_of",
     "sign_flip_pairs",
     "tukey_table",

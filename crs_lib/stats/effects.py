@@ -48,18 +48,6 @@ def spearman(x: ArrayLike, y: ArrayLike) -> float:
     return correlation(scipy.stats.rankdata(x), scipy.stats.rankdata(y))
 
 
-def partial_spearman(x: Floats, y: Floats, controls: Floats) -> float:
-    """Spearman's correlation in [-1, 1] of what the ranks of ``controls`` (n, k) leave unexplained."""
-    n, k = controls.shape
-    if n < k + 3:
-        return math.nan
-    ranks = scipy.stats.rankdata(np.column_stack([controls, x, y]), axis=0)
-    base = np.column_stack([np.ones(n), ranks[:, :k]])
-    sides = ranks[:, k:]
-    left = sides - base @ np.linalg.lstsq(base, sides)[0]
-    return correlation(left[:, 0], left[:, 1])
-
-
 def auc(scores: Floats, positive: NDArray[np.bool_]) -> float:
     """The probability that a positive scores above a negative, ties half.
 

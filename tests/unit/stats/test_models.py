@@ -14,6 +14,7 @@ from scipy import stats as sp
 from statsmodels.duration.hazard_regression import PHReg
 from statsmodels.stats.power import TTestPower
 
+from benchmarks.facets import facet_variances, scenarios_needed
 from crs_lib import stats
 from crs_lib.stats.agreement import masi_distance
 from crs_lib.stats.mixed import mixed_model
@@ -131,7 +132,7 @@ def test_balanced_model_equals_the_anova_scales_do_not_matter_and_missing_rows_a
     model, anova = mixed_model(frame), rm_anova(frame).iloc[0]
     assert model.fit["converged"][0]
     assert model.terms["chi2"][0] == pytest.approx(3 * anova["statistic"], rel=1e-4)
-    pilot = stats.facet_variances(frame, {"scenario": ()}).set_index("effect")["variance"]
+    pilot = facet_variances(frame, {"scenario": ()}).set_index("effect")["variance"]
     assert model.fit["var_residual"][0] == pytest.approx(pilot["system × scenario"], rel=1e-4)
     assert model.fit["var_scenario"][0] == pytest.approx(pilot["scenario"], rel=1e-3)
     frame = crossed()
@@ -256,17 +257,17 @@ def test_crossed_components_are_those_of_the_two_way_table_and_nested_ones_are_f
     """The system by scenario design has a closed form (Searle et al. 1992, chapter 4)."""
     x = np.random.default_rng(1).normal(size=(4, 30)) + np.arange(4)[:, None]
     frame = long(x, ["system", "scenario"])
-    found = stats.facet_variances(frame, {"scenario": ()}).set_index("effect")["variance"]
+    found = facet_variances(frame, {"scenario": ()}).set_index("effect")["variance"]
     left = ((x - x.mean(0) - x.mean(1, keepdims=True) + x.mean()) ** 2).sum() / (3 * 29)
     assert found["system × scenario"] == pytest.approx(left)
     assert found["scenario"] == pytest.approx(max(0, (4 * x.mean(axis=0).var(ddof=1) - left) / 4))
-    row = stats.scenarios_needed(stats.facet_variances(frame, {"scenario": ()}), 0.1).iloc[0]
+    row = scenarios_needed(facet_variances(frame, {"scenario": ()}), 0.1).iloc[0]
     assert row["half_width"] == pytest.approx(1.96 * (2 * left / 30) ** 0.5)
     assert row["scenarios"] == np.ceil(2 * left * (1.96 / 0.1) ** 2) and row["floor"] == 0
     draw, (p, c, s, i) = np.random.default_rng(2), (12, 9, 8, 7)
     parts = {(p, 1, 1, 1): 1.0, (p, c, 1, 1): 0.5, (p, 1, s, 1): 0.3, (1, c, s, i): 0.8, (p, c, s, i): 0.6}
     x = sum(sd * draw.normal(size=shape) for shape, sd in parts.items())
-    found = stats.facet_variances(long(x, FACETS), NESTED).set_index("effect")
+    found = facet_variances(long(x, FACETS), NESTED).set_index("effect")
     for effect, variance, error in (
         ("system × catalogue", 0.25, 0.3), ("system × seed", 0.09, 0.35),
         ("catalogue × seed × scenario", 0.64, 0.15), ("system × catalogue × seed × scenario", 0.36, 0.05),
@@ -279,16 +280,16 @@ def test_crossed_components_are_those_of_the_two_way_table_and_nested_ones_are_f
 def test_what_few_catalogues_leave_open_no_scenario_closes_facets_of_one_level_go_and_gaps_are_named():
     draw = np.random.default_rng(4)
     x = draw.normal(size=(6, 3, 1, 1)) + 0.1 * draw.normal(size=(6, 3, 4, 5))
-    components = stats.facet_variances(long(x, FACETS), NESTED)
-    new = stats.scenarios_needed(components, 0.05).iloc[0]
+    components = facet_variances(long(x, FACETS), NESTED)
+    new = scenarios_needed(components, 0.05).iloc[0]
     assert np.isnan(new["scenarios"]) and new["floor"] > 0.5
-    these = stats.scenarios_needed(components, 0.05, fixed=["catalogue", "seed"]).iloc[0]
+    these = scenarios_needed(components, 0.05, fixed=["catalogue", "seed"]).iloc[0]
     assert these["floor"] == 0 and these["scenarios"] < 20 and these["cells"] == 12
     frame = long(np.random.default_rng(5).normal(size=(3, 1, 2, 4)), FACETS)
-    effects = stats.facet_variances(frame, NESTED)["effect"].tolist()
+    effects = facet_variances(frame, NESTED)["effect"].tolist()
     assert effects == ["system", "seed", "system × seed", "seed × scenario", "system × seed × scenario"]
     told = "not balanced: 23 rows for 24 cells of 3 system by 2 seed by 4 scenario, 1 "
-    refused(told, stats.facet_variances, frame.iloc[1:], NESTED)
+    refused(told, facet_variances, frame.iloc[1:], NESTED)
 
 
 def alpha(frame, level="ordinal", **draws):

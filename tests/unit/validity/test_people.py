@@ -13,7 +13,7 @@ from crs_lib.catalog import sources
 from crs_lib.core import paths
 from crs_lib.evaluate.run import score_all
 from crs_lib.metrics import conventions
-from crs_lib.stats.effects import partial_spearman, spearman
+from crs_lib.stats.effects import spearman
 from crs_lib.validity import agreement, heard, rated, revisions
 from tests.helpers import refused
 from tests.helpers.films import grounder
@@ -106,14 +106,6 @@ def test_correlations_agree_with_scipy(seed):
     y = draw.random(40)
     assert spearman(x, y) == pytest.approx(scipy_stats.spearmanr(x, y)[0])
     assert math.isnan(spearman(np.ones(5), y[:5]))
-
-
-def test_partial_correlation_takes_out_what_is_given():
-    draw = np.random.default_rng(1)
-    length = draw.random(200)
-    x, y = length + 0.01 * draw.random(200), length + 0.01 * draw.random(200)
-    assert spearman(x, y) > 0.95
-    assert abs(partial_spearman(x, y, length[:, None])) < 0.3
 
 
 def test_a_lead_is_the_difference_of_two_correlations_and_none_over_itself():
