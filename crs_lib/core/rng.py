@@ -33,7 +33,10 @@ def stream(seed: int, *names: str | int) -> np.random.Generator:
     """
     parts = [str(check_seed(seed))]
     for name in names:
-        parts.append(encode_basestring(name) if type(name) is str else _JSON.encode(name))
+        if type(name) is str:
+            parts.append(encode_basestring(name))
+        else:
+            parts.append(str(name) if type(name) is int else _JSON.encode(name))
     address = f"[{', '.join(parts)}]"  # a JSON list
     digest = hashlib.sha256(address.encode()).digest()
     # The words of the number that the digest's first half writes: NumPy takes an array in half the time.
