@@ -1,7 +1,6 @@
 """Implicit shifts: the table of situations, how a session voices them, and what the log says."""
 
 from collections import Counter
-from operator import itemgetter
 
 import numpy as np
 import pytest
@@ -18,77 +17,104 @@ from tests.helpers.sample import SAMPLE, WORLD
 TABLE = voices.situations()
 
 
-def plans(explicitness, voice="A", n=24):
-    return [planner.plan(SAMPLE, 7, i, 20, explicitness=explicitness, voice=voice) for i in range(n)]
+def steps(explicitness, voice="A"):
+    """The steps of 24 scenarios."""
+    planned = []
+    for session in range(24):
+        scenario = planner.plan(SAMPLE, 7, session, 20, explicitness=explicitness, voice=voice)
+        planned += scenario.steps
+    return planned
 
 
 def test_there_are_enough_situations_and_half_is_for_confirmation():
-    assert len({one.text for one in TABLE}) == len(TABLE) >= 120
-    uses = Counter(one.use for one in TABLE)
-    assert set(uses) == {"development", "confirmation"} and max(uses.values()) - min(uses.values()) <= 3
-    assert {one.field for one in TABLE} == {"genre", "language", "year"}
-    assert all(one.why and one.text.endswith(".") for one in TABLE)
+    assert len({situation.text for situation in TABLE}) == len(TABLE) >= 120
+    uses = Counter(situation.use for situation in TABLE)
+    assert set(uses) == {"development", "confirmation"}
+    assert max(uses.values()) - min(uses.values()) <= 3
+    assert {situation.field for situation in TABLE} == {"genre", "language", "year"}
+    for situation in TABLE:
+        assert situation.why
+        assert situation.text.endswith(".")
 
 
-@pytest.mark.parametrize("one", TABLE, ids=lambda one: one.text[:40])
-def test_a_situation_names_neither_its_value_nor_anything_else_of_the_catalogue(one):
-    assert SAMPLE.code(one.field, one.value) is not None
-    assert not WORLD.grounder.concepts(one.text) and not WORLD.grounder.titles(one.text)
+@pytest.mark.parametrize("situation", TABLE, ids=lambda situation: situation.text[:40])
+def test_a_situation_names_neither_its_value_nor_anything_else_of_the_catalogue(situation):
+    assert SAMPLE.code(situation.field, situation.value) is not None
+    assert not WORLD.grounder.concepts(situation.text)
+    assert not WORLD.grounder.titles(situation.text)
 
 
 @pytest.mark.parametrize("voice", ["A", "quoting", "texting"])
-def test_the_wishes_are_the_same_and_only_the_words_differ(voice):
-    made = (plans(how, voice) for how in ("explicit", "implicit"))
-    plain, implicit = ([step for plan in found for step in plan.steps] for found in made)
-    assert [step.state for step in plain] == [step.state for step in implicit]
-    steps = [step for step in implicit if step.situation]
-    assert len(steps) >= 10
-    for step in steps:
-        implied = {step.situation.field: step.situation.value}
-        told = {"explicitness": "implicit", "implied": implied, "situation": step.situation.text}
+def test_the_constraints_are_the_same_and_only_the_words_differ(voice):
+    implicit = steps("implicit", voice)
+    assert [step.state for step in steps("explicit", voice)] == [step.state for step in implicit]
+    voiced = [step for step in implicit if step.situation]
+    assert len(voiced) >= 10
+    for step in voiced:
+        situation = step.situation
+        implied = {situation.field: situation.value}
         assert implied.items() <= step.shift.added.items()
-        assert {name: step.event.log[name] for name in told} == told
-        assert step.situation.use == voices.every()[voice].use
+        assert step.event.explicitness == "implicit"
+        assert step.event.log["implied"] == implied
+        assert step.event.log["situation"] == situation.text
+        assert situation.use == voices.every()[voice].use
 
 
 def test_mixed_lies_between():
-    found = {how: [step.situation for plan in plans(how) for step in plan.steps] for how in voices.DEGREES}
-    n = {how: len(steps) - steps.count(None) for how, steps in found.items()}
+    n = {}
+    for explicitness in voices.DEGREES:
+        n[explicitness] = sum(step.situation is not None for step in steps(explicitness))
     assert 0 == n["explicit"] < n["mixed"] < n["implicit"]
+
+
+def talks_of(spec, voice):
+    """Ten sessions of a system with implicit shifts."""
+    config = simulate.SimulateConfig(systems=[spec], explicitness="implicit", voices=voice)
+    return [simulate.session(WORLD, spec, number, config) for number in range(10)]
+
+
+def gains(talks):
+    """The gains of the turns of implicit shifts, and how many shifts are implicit and explicit."""
+    scorer = Scorer(WORLD.grounder, conventions.get("default"))
+    values = []
+    counts = Counter()
+    for scores in scorer.score_many(talks):
+        implicit = set()
+        for row in scores.shifts:
+            counts[row["explicitness"]] += 1
+            if row["explicitness"] == "implicit":
+                implicit.add(row["turn"])
+        values += [row["normalised_gain"] for row in scores.turns if row["turn"] in implicit]
+    return np.nanmean(values), counts
 
 
 @pytest.mark.parametrize("voice", ["A", "quoting", "texting"])
 def test_sessions_with_implicit_shifts_run_are_logged_and_scored(voice):
-    config = simulate.SimulateConfig(systems=["oracle", "tracker"], explicitness="implicit", voices=voice)
-    talks = [simulate.session(WORLD, spec, n, config) for spec in config.systems for n in range(10)]
-    scorer = Scorer(WORLD.grounder, conventions.get("default"))
-    scored = scorer.score_many(talks)
-    rows = [row for scores in scored for row in scores.shifts]
-    found = Counter((row["model"], row["explicitness"]) for row in rows)
-    assert min(found["oracle", "implicit"], found["oracle", "explicit"]) >= 3
-    assert found["oracle", "implicit"] == found["tracker", "implicit"]
-    place = itemgetter("model", "session_id", "turn")
-    told = {place(row) for row in rows if row["explicitness"] == "implicit"}
-    gains = {spec: [] for spec in config.systems}
-    for turn in (turn for one in scored for turn in one.turns if place(turn) in told):
-        gains[turn["model"]].append(turn["normalised_gain"])
-    # rules that look for values hear no situation
-    assert np.nanmean(gains["oracle"]) > np.nanmean(gains["tracker"]) + 0.1
-    for talk in talks:
+    talks = {spec: talks_of(spec, voice) for spec in ("oracle", "tracker")}
+    oracle, counts = gains(talks["oracle"])
+    tracker, same_counts = gains(talks["tracker"])
+    assert min(counts["implicit"], counts["explicit"]) >= 3
+    assert counts == same_counts
+    assert oracle > tracker + 0.1  # rules that look for values hear no situation
+    for talk in [*talks["oracle"], *talks["tracker"]]:
         for pair in talk.pairs():
             event = pair.user.user_meta["shift_event_obj"]
             if event and event["explicitness"] == "implicit":
                 assert event["situation"].lower() in pair.user.text.lower()  # small letters
                 ((field, value),) = event["implied"].items()
                 assert SAMPLE.code(field, value) not in WORLD.grounder.concepts(pair.user.text)
-    assert promises.voiced(talks, WORLD.grounder)["voiced"].all()
+    assert promises.voiced([*talks["oracle"], *talks["tracker"]], WORLD.grounder)["voiced"].all()
 
 
-def test_words_without_the_situation_are_an_error_from_models_too():
-    step = next(step for plan in plans("implicit") for step in plan.steps if step.situation)
+def test_words_without_the_situation_are_an_error():
+    step = next(step for step in steps("implicit") if step.situation)
+    needed = users.must_voice(step, step.act)
+    words = [f"{value} films," for name, value in needed if name != SITUATION]
     with pytest.raises(RunError, match="does not voice situation"):
-        said = [f"{value} films," for name, value in users.must_voice(step, step.act) if name != SITUATION]
-        users.check_voiced(WORLD.grounder, step, step.act, " ".join(said))
+        users.check_voiced(WORLD.grounder, step, step.act, " ".join(words))
+
+
+def test_a_model_must_say_the_situation():
     text = "The kids have just come home and want to sit with us."
     needed = [(SITUATION, text)]
     assert user_llm.fault(WORLD.grounder, f"Oh! {text}", text, needed) == ""

