@@ -268,7 +268,6 @@ class Spoilt(Oracle):
     """The oracle with films of its own choice; ``states`` are the user's so far, the present last."""
 
     honest = False
-    present = False  # whether the last reply was for the present state, for a policy that takes turns
 
     def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
         super().__init__(world, seed, session, spec)
