@@ -291,4 +291,5 @@ class Grounder:
         for mention in mentions:
             if stretch.start < mention.end and abs(mention.end - stretch.end) <= 1:
                 return True
-        return any(match.length >= len(stretch.title) - 2 for match in self._matched(stretch.title))
+        longest = max((match.length for match in self._matched(stretch.title)), default=0)
+        return longest >= len(stretch.title) - 2  # so one or two characters are no title of others

@@ -85,6 +85,11 @@ def test_active_fields_restrict_what_is_found():
     refused("unknown field 'people'", grounder, active_fields=["people"])
 
 
+def test_a_letter_in_quotes_before_a_year_is_no_title_of_others():
+    text = "'X' (2015) and 'Nowhere Lamps' (1999)"
+    assert [text[title.start : title.end] for title in TEN.unknown_titles(text, [])] == ["Nowhere Lamps'"]
+
+
 def test_plot_words_keep_the_order_of_the_text_and_an_attribute_is_the_longest_then_the_first():
     said = "Rain falls on the Memorial; a clerk writes"
     assert TEN.find_plot_keywords_in_text(said, 2) == ["rain", "falls"]
