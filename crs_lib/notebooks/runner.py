@@ -68,7 +68,7 @@ def code_cells(notebook: Any, tag: str = "") -> list[Any]:
 
 
 @dataclass(frozen=True)
-class _Parameter:
+class Parameter:
     """One line of the parameters cell; ``kind`` names the outer type, ``inner`` that of the items."""
 
     name: str
@@ -113,7 +113,7 @@ class _Parameter:
         if self.kind == "str":
             return text
         if self.kind == "list" and not text.lstrip().startswith("["):
-            item = _Parameter(self.name, self.inner or "str", self.default, "")
+            item = Parameter(self.name, self.inner or "str", self.default, "")
             return self.checked([item.from_text(part.strip()) for part in text.split(",") if part.strip()])
         value: Any = text
         with contextlib.suppress(InputError):
@@ -121,7 +121,7 @@ class _Parameter:
         return self.checked(value)
 
 
-def read_parameters(cell: str, source: str) -> dict[str, _Parameter]:
+def read_parameters(cell: str, source: str) -> dict[str, Parameter]:
     """The parameters of a cell of ``source`` by name; InputError for no line ``name: type = literal``."""
     try:
         lines = ast.parse(cell).body
@@ -129,15 +129,18 @@ def read_parameters(cell: str, source: str) -> dict[str, _Parameter]:
         raise InputError(f"{source}: the parameters cell is not Python (line {error.lineno})") from error
     tokens = tokenize.generate_tokens(io.StringIO(cell).readline)
     helps = {one.start[0]: one.string.lstrip("# ").rstrip() for one in tokens if one.type == tokenize.COMMENT}
-    found = (_parameter(line, helps.get(line.end_lineno or 0, ""), source) for line in lines)
-    return {parameter.name: parameter for parameter in found}
+    parameters = {}
+    for line in lines:
+        parameter = _parameter(line, helps.get(line.end_lineno or 0, ""), source)
+        parameters[parameter.name] = parameter
+    return parameters
 
 
-def _parameter(line: Any, comment: str, source: str) -> _Parameter:
+def _parameter(line: Any, comment: str, source: str) -> Parameter:
     where = f"{source}: line {line.lineno} of the parameters cell"
     try:
         name, annotation = line.target.id, ast.unparse(line.annotation)
-        parameter = _Parameter(name, annotation, ast.literal_eval(line.value), comment)
+        parameter = Parameter(name, annotation, ast.literal_eval(line.value), comment)
     except (AttributeError, ValueError) as error:
         wrong = f"'{ast.unparse(line)}', expected 'name: type = literal  # help' (no literal is computed)"
         raise InputError(f"{where} is {wrong}") from error
@@ -160,19 +163,25 @@ def _may_hold_secret(value: object, name: str = "") -> bool:
     return any("@" in part or "?" in part for part in parts)
 
 
-def check_parameters(known: dict[str, _Parameter], given: Mapping[str, Any], source: str) -> dict[str, Any]:
+def check_parameters(
+    declared: Mapping[str, Parameter], values: Mapping[str, Any], source: str
+) -> dict[str, Any]:
     """The given values, each checked; InputError for a name that the notebook does not have."""
-    if wrong := [name for name in given if name not in known]:
-        raise InputError(f"{source}: {unknown('parameter', wrong[0], known)}")
-    return {name: known[name].checked(value) for name, value in given.items()}
+    for name in values:
+        if name not in declared:
+            raise InputError(f"{source}: {unknown('parameter', name, declared)}")
+    return {name: declared[name].checked(value) for name, value in values.items()}
 
 
-def help_text(parameters: dict[str, _Parameter], source: str) -> str:
+def help_text(parameters: dict[str, Parameter], source: str) -> str:
     """The parameters of a notebook to read: one a line, with its default."""
-    told = {f"{name} ({p.annotation})": p for name, p in parameters.items()}
-    shown = {head: f"{p.help} [{json.dumps(p.default, ensure_ascii=False)}]" for head, p in told.items()}
-    lines = [f"  {head:<{max(map(len, told))}}  {text}" for head, text in shown.items()]
-    return "\n".join([f"parameters of {source}, with their defaults:", *lines])
+    heads = [f"{name} ({parameter.annotation})" for name, parameter in parameters.items()]
+    width = max(map(len, heads), default=0)
+    lines = [f"parameters of {source}, with their defaults:"]
+    for head, parameter in zip(heads, parameters.values(), strict=True):
+        default = json.dumps(parameter.default, ensure_ascii=False)
+        lines.append(f"  {head:<{width}}  {parameter.help} [{default}]")
+    return "\n".join(lines)
 
 
 def find(notebook: str | Path) -> Path:
@@ -182,8 +191,8 @@ def find(notebook: str | Path) -> Path:
 
 def found(kind: str, name: str | Path, folder: Path, ending: str) -> Path:
     """The file of a path, or of a name in a folder, whose ending may be left out; InputError for none."""
-    given = Path(f"{str(name).removesuffix(ending)}{ending}")
-    for path in (given, folder / given.name):
+    named = Path(f"{str(name).removesuffix(ending)}{ending}")
+    for path in (named, folder / named.name):
         if path.is_file():
             return path.resolve()
     raise unknown(kind, str(name), sorted(path.stem for path in folder.glob(f"*{ending}")))
@@ -207,7 +216,7 @@ def study(notebook: Path) -> str:
     return "other"
 
 
-def parameters_of(notebook: str | Path) -> dict[str, _Parameter]:
+def parameters_of(notebook: str | Path) -> dict[str, Parameter]:
     """The parameters of a notebook by name, in order; none without a cell tagged ``parameters``."""
     path = find(notebook)
     cells = code_cells(load(path), "parameters")

@@ -12,7 +12,7 @@ from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.notebooks.look import heading, to_html
 from crs_lib.notebooks.rules import rules
-from crs_lib.notebooks.runner import _Parameter, check_parameters, help_text, read_parameters
+from crs_lib.notebooks.runner import Parameter, check_parameters, help_text, read_parameters
 from tests.helpers import books, refused
 
 CELL = """run: str = "smoke"  # name of the run
@@ -57,7 +57,7 @@ def by_name(cell=CELL):
 def test_reads_name_type_default_and_help_of_every_line():
     found = by_name()
     assert list(found) == ["run", "seed", "rate", "quick", "systems", "note", "limits"]
-    assert found["systems"] == _Parameter("systems", "list[str]", ["tracker", "echo"], "systems, in order")
+    assert found["systems"] == Parameter("systems", "list[str]", ["tracker", "echo"], "systems, in order")
     assert found["note"].default == "a # b = c"
     assert found["seed"].help == "seed of every random choice"
     assert (found["limits"].kind, found["limits"].inner) == ("dict", "int")
@@ -99,7 +99,7 @@ def test_mistyped_text_is_refused_with_what_was_expected(name, text):
 
 @pytest.mark.parametrize(("parameter", "value", "says"), [
     *((by_name()["seed"], value, "whole number") for value in (True, "3", 3.0, None, [3])),
-    *((_Parameter("systems", "list", [], ""), value, "expected a list") for value in (("a",), {"a"}, [{1, 2}], [object()])),
+    *((Parameter("systems", "list", [], ""), value, "expected a list") for value in (("a",), {"a"}, [{1, 2}], [object()])),
 ])  # fmt: skip
 def test_only_a_value_of_the_type_that_json_holds_is_passed(parameter, value, says):
     refused(says, parameter.checked, value)
@@ -110,7 +110,7 @@ def test_only_a_value_of_the_type_that_json_holds_is_passed(parameter, value, sa
     {"servers": ["https://s3cret@gpu1/v1"]},
 ])  # fmt: skip
 def test_an_address_with_a_secret_is_refused_before_it_is_written(llm):
-    loose = _Parameter("llm", "dict", {}, "")
+    loose = Parameter("llm", "dict", {}, "")
     with pytest.raises(InputError, match="put a key in the environment") as caught:
         loose.checked(llm)
     assert "s3cret" not in str(caught.value)
@@ -129,7 +129,7 @@ def test_unknown_names_get_a_suggestion_and_help_has_a_line_a_parameter():
 
 @given(st.lists(_json, max_size=4))
 def test_every_json_list_passes_unchanged(value):
-    assert _Parameter("x", "list", [], "").checked(value) == value
+    assert Parameter("x", "list", [], "").checked(value) == value
 
 
 @given(st.text(max_size=30))
