@@ -187,16 +187,14 @@ def digests(folder: Path, index: str = "") -> dict[str, str]:
     """Names and SHA-256 of the files that a stock comes from, as inputs of a stage."""
     if index:
         return dict(StockOnDisk(paths.given(index)).facts["inputs"])
-    return _digests([file_of(folder, name) for name in ("products", "passages")])
+    files: list[Path] = []
+    for name in ("products", "passages"):
+        files += filter(Path.is_file, files_of(file_of(folder, name)))
+    return _digests(files)
 
 
-def _digests(sources: Iterable[Path]) -> dict[str, str]:
-    digests = {}
-    for source in sources:
-        for path in files_of(source):
-            if path.is_file():
-                digests[path.name] = tables.sha256(path)
-    return digests
+def _digests(files: Iterable[Path]) -> dict[str, str]:
+    return {path.name: tables.sha256(path) for path in files}
 
 
 def write_index(
@@ -216,7 +214,10 @@ def write_index(
     """
     model = ENCODERS.create(encoder)
     bm25 = BM25(k1, b)
-    inputs = _digests(path for path in (products, passages) if path)
+    files = files_of(products)
+    if passages:
+        files += files_of(passages)
+    inputs = _digests(files)  # before anything is written: what cannot be read is refused first
     counts = {}
     with new_folder(out, _KIND, {"encoder": encoder, "k1": k1, "b": b, "inputs": inputs}) as aside:
         note("reading products")
