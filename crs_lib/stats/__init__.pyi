@@ -9,20 +9,6 @@ from .bootstrap import (
 from .design import Design
 from .effects import auc
 from .estimate import Estimate, cost_interval, p_in_words, ratio_interval, verdict
-from .findings import (
-    Finding,
-    Sentences,
-    finding_count,
-    finding_gap,
-    finding_limit,
-    finding_mean,
-    finding_none,
-    finding_rank,
-    finding_share,
-    learnt,
-    listed,
-    not_shown,
-)
 from .groups import adjust, holm
 from .means import difference_of, mean_of, means_of, order_of, resolution_of, share_of
 from .paired import friedman, mean_differences, sign_flip_pairs, wilcoxon_pairs
@@ -33,8 +19,6 @@ __all__ = [
     "Battery",
     "Design",
     "Estimate",
-    "Finding",
-    "Sentences",
     "adjust",
     "anova_table",
     "auc",
@@ -45,25 +29,15 @@ __all__ = [
     "cluster_bootstrap_differences",
     "cost_interval",
     "difference_of",
-    "finding_count",
-    "finding_gap",
-    "finding_limit",
-    "finding_mean",
-    "finding_none",
-    "finding_rank",
-    "finding_share",
     "friedman",
     "holm",
     "icc",
     "kaplan_meier",
     "krippendorff_alpha",
     "ladder",
-    "learnt",
-    "listed",
     "mean_differences",
     "mean_of",
     "means_of",
-    "not_shown",
     "order_of",
     "p_in_words",
     "ratio_interval",
