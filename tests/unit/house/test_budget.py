@@ -14,7 +14,7 @@ HELPERS = ROOT / "tests" / "helpers"
 # What is still above its budget, with the figure it has (room, figure): a number here may only fall, and goes once it is within.
 REACHED = HELPERS / "budget_reached.tsv"
 # Public names rose from 1,127 when no signature named a private class any more.
-PUBLIC, FRONT_DOOR, SETTINGS, COMMANDS, COMMAND_GROUPS = 1_350, 180, 24, 26, 6
+PUBLIC, FRONT_DOOR, SETTINGS, COMMANDS, COMMAND_GROUPS = 1_410, 180, 24, 26, 6
 
 
 def rooms_of(root):
