@@ -43,21 +43,21 @@ def conventions_of(convention: str, also: Sequence[str], topics: str) -> list[st
     return list(dict.fromkeys(conventions.checked(older) if n == "thesis_legacy" else n for n in names))
 
 
-class _LoadedLogs(NamedTuple):
+class LoadedLogs(NamedTuple):
     """An import, and the counts of judge scores by construct: asked, given, missing."""
 
     imported: Imported
     judged: pd.DataFrame
 
 
-def load(config: simulate.ImportConfig, judge_scores: str = "") -> _LoadedLogs:
+def load(config: simulate.ImportConfig, judge_scores: str = "") -> LoadedLogs:
     """The logs as a run, with the judge scores where there are any; raises as ``simulate.import_logs``."""
     found = simulate.import_logs(config)
     if config.logs == _own("logs"):
         judge_scores = judge_scores or _own("judge")
     if not judge_scores:
-        return _LoadedLogs(found, pd.DataFrame({"note": ["no judge scores given"]}))
-    return _LoadedLogs(found, judge.adopt(config.run, judge_scores))
+        return LoadedLogs(found, pd.DataFrame({"note": ["no judge scores given"]}))
+    return LoadedLogs(found, judge.adopt(config.run, judge_scores))
 
 
 def evaluate_all(run: str, names: Sequence[str]) -> pd.DataFrame:
