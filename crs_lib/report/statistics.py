@@ -130,7 +130,8 @@ def tidy(frame: pd.DataFrame, columns: Sequence[str] = ()) -> pd.DataFrame:
 
     Notes stay where there are any. ``p_best`` is no p-value but a share of draws, and stays a number.
     """
-    shown = frame[list(columns)] if columns else frame
+    chosen = [name for name in columns if name in frame]
+    shown = frame[chosen] if chosen else frame  # a table that could not be made holds a note alone
     shown = shown.replace("", pd.NA).dropna(axis=1, how="all").reset_index(drop=True)
     for name in shown.columns:
         if name == "p" or (name.startswith("p_") and name != "p_best"):
@@ -280,7 +281,7 @@ def power_by_contrast(power: pd.DataFrame) -> pd.DataFrame:
 
     ``power`` is that of :class:`crs_lib.stats.Battery`; a note where nothing could be estimated.
     """
-    return tidy(power.drop(columns="outcome"))
+    return tidy(power.drop(columns="outcome", errors="ignore"))
 
 
 def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
