@@ -136,6 +136,10 @@ class Registry(Generic[T]):
         """All names, in the order of the members."""
         return [entry.name for entry in self]
 
+    def own_names(self) -> list[str]:
+        """The names registered so far, without looking for clients: a default does not depend on them."""
+        return [entry.name for entry in sorted(self._entries.values(), key=lambda entry: entry.order)]
+
     def get(self, spec: str) -> Entry[T]:
         """The member that a spec names (up to its first colon); InputError with a suggestion for none."""
         if spec not in self:

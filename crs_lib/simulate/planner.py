@@ -56,7 +56,7 @@ from crs_lib.simulate.shifts import (
 )
 from crs_lib.systems.base import Draw
 
-ALL_TYPES = tuple(SHIFTS.names())
+ALL_TYPES = tuple(SHIFTS.own_names())
 KEEP, REPLACE, DROP = "keep", "replace", "drop"  # interpretations of a shift that left its scope open
 _CAN_BE_OPEN = ("refine", "replace", "switch")  # sections of shifts that bring a value
 _APART = 3  # films by which interpretations differ at least: the length of a list

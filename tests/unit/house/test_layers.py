@@ -198,7 +198,8 @@ def watch(event, arguments):
         path = os.fsdecode(path) if isinstance(path, (str, bytes)) else str(path)
         writes = bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
         source = path.endswith((".py", ".pyc", ".pyi"))
-        ours = path.startswith(root) and "/.venv/" not in path and not source
+        installed = "/.venv/" in path or ".egg-info/" in path  # where the entry points of an installation are read
+        ours = path.startswith(root) and not installed and not source
         if (writes or ours) and path != os.devnull:
             events.append(f"opens {path}")
     elif event in ("socket.connect", "socket.bind", "subprocess.Popen", "os.mkdir", "os.rename", "os.remove",
