@@ -14,7 +14,7 @@ HELPERS = ROOT / "tests" / "helpers"
 # What is still above its budget, with the figure it has (room, figure): a number here may only fall, and goes once it is within.
 REACHED = HELPERS / "budget_reached.tsv"
 # Public names rose from 1,127 when no signature named a private class any more.
-PUBLIC, FRONT_DOOR, SETTINGS, COMMANDS, COMMAND_GROUPS = 1_410, 180, 24, 26, 6
+PUBLIC, FRONT_DOOR, SETTINGS, COMMANDS, COMMAND_GROUPS = 1_410, 160, 20, 26, 6
 
 
 def rooms_of(root):
@@ -109,6 +109,6 @@ def test_functions_are_short():
                 told = docstring.end_lineno - docstring.lineno + 1 if docstring else 0
                 lengths.append(node.end_lineno - node.lineno + 1 - told)
     lengths.sort()
-    assert statistics.median(lengths) <= 10
-    assert lengths[int(0.9 * len(lengths))] <= 30
+    assert statistics.median(lengths) <= 9
+    assert lengths[int(0.9 * len(lengths))] <= 24
     assert lengths[-1] <= 70
