@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import naive_thesis as naive
+from crs_lib.metrics.similarity import TfidfSpace, read_vocabulary
 from rounds import Contender, report, seconds
 
 from crs_lib import data as logs
@@ -25,7 +26,6 @@ from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.evaluate.tables import stream
 from crs_lib.metrics.conventions import get
-from crs_lib.metrics.similarity import TfidfSpace, read_vocabulary
 from crs_lib.thesis import extractors, topics
 from crs_lib.thesis.catalog import ThesisCatalog
 from crs_lib.thesis.grounded import GroundedScorer
