@@ -15,15 +15,18 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate.choose import Provenance, ScoringConfig
 from crs_lib.evaluate.scorer import ArmGains
-from crs_lib.metrics import base, gain
+from crs_lib.metrics import base, costs, gain
 from crs_lib.metrics.records import BatchScorer, Scores
 from crs_lib.runs import processes
 
 T = TypeVar("T")
 CHUNK = 50  # dialogues scored at once
 OWN_FAMILY = "judge of its own family"
-# The marks of a share lost where there is too little to lose, and of costs that no arm was simulated for.
+# The marks of a share lost where there is too little to lose, of a gain over other replies than those where
+# all arms were simulated, and of outcomes that no session has.
 UNABLE = "unable"
+OWN_REPLIES = f"over {costs.OWN_REPLIES}: no straight users"
+NO_CHANGE = "no change of stated scope"
 NO_ARM = "no straight users"
 NO_OPEN = "no shift of open scope"
 
@@ -157,12 +160,21 @@ def _costs(sessions: pd.DataFrame, metric: base.Metric) -> list[dict[str, Any]]:
     rows = []
     for system, own in sessions.groupby("model", sort=False):
         interval = _ratio(own, *metric.ratio) if metric.ratio else stats.cost_interval(own[metric.name])
-        mark = interval.reason or metric.mark
-        if not interval.n and interval.reason != UNABLE:
-            mark = NO_OPEN if metric.name.startswith("open_scope") else NO_ARM
+        mark = _mark(own, metric, interval)
         row = {"system": system, "mean": interval.value, "low": interval.low, "high": interval.high}
         rows.append(row | {"n": interval.n, "n_missing": len(own) - interval.n, "mark": mark})
     return rows
+
+
+def _mark(own: pd.DataFrame, metric: base.Metric, interval: stats.Estimate) -> str:
+    """What a reader must know of a system's mean of primary windows; empty: nothing."""
+    if not interval.n and interval.reason != UNABLE:
+        if metric.name.startswith("open_scope"):
+            return NO_OPEN
+        return NO_CHANGE if metric.name == base.PRIMARY else NO_ARM
+    if metric.name == base.PRIMARY and own["straight_gain"].isna().all():
+        return OWN_REPLIES
+    return interval.reason or metric.mark
 
 
 def _ratio(sessions: pd.DataFrame, top: str, bottom: str) -> stats.Estimate:

@@ -24,6 +24,7 @@ from crs_lib.metrics import constructs
 
 LEVELS = TURN, SHIFT, SESSION = ("turn", "shift", "session")
 DIRECTIONS = HIGHER, LOWER, NEITHER = ("higher is better", "lower is better", "no better or worse")
+PRIMARY = "gain_after_change"  # the metric that orders systems, in every table, figure and plan
 NOT_VALID = "not valid for ranking"
 DESCRIPTIVE = "no direction, not for ranking"
 UNGATED = "not gated, not for ranking"
@@ -151,7 +152,7 @@ def columns(level: str) -> dict[str, Compute]:
 
 
 def describe() -> pd.DataFrame:
-    """One row a metric, sorted: name, short name, level, range, direction, mark, version, source.
+    """One row a metric, the primary one first: name, short, level, range, direction, mark, version, source.
 
     Examples
     --------
@@ -159,7 +160,7 @@ def describe() -> pd.DataFrame:
     '[-inf, 1]'
     """
     rows = []
-    for each in sorted(every(), key=lambda each: (each.level != SESSION, each.name)):
+    for each in sorted(every(), key=lambda each: (each.name != PRIMARY, each.level != SESSION, each.name)):
         row: dict[str, Any] = {"metric": each.name, "short": each.short, "level": each.level}
         row["range"] = f"[{each.low:g}, {each.high:g}]"
         row["direction"] = each.direction

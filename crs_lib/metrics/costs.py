@@ -1,5 +1,6 @@
-"""The cost of a shift: the replies of its window beside those to users who never changed their mind
-(straight) or who say everything at once (fresh). Source: docs/metrics.md, section 5.
+"""What a change of mind comes to: the gain of the replies in its window (A), beside those to users who never
+changed their mind (straight, S) or who say everything at once (fresh, F). Per shift F = A + shift cost +
+conversation cost. Source: docs/metrics.md, section 5.
 """
 
 import math
@@ -10,12 +11,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.metrics.base import HIGHER, LOWER, SHIFT, Metric, fact
+from crs_lib.metrics.base import HIGHER, LOWER, PRIMARY, SHIFT, Metric, fact
 from crs_lib.metrics.gain import fair_gain, meeting
 from crs_lib.metrics.records import NONE, Background, ShiftRecord, TurnRecord, Wanted, mean_defined
 
 _SOURCE = "the cost of a shift (docs/metrics.md, section 5)"
 STRAIGHT, FRESH = "straight", "fresh"  # the arms of ShiftRecord.arms
+ALL_ARMS, OWN_REPLIES = "all arms", "own replies"  # over which a gain after a change is a mean
 WINDOW = 3  # replies from the shift on
 _NEVER_PRIMARY = ("refine", "return")  # types of shifts that bring nothing new or nothing to give up
 
@@ -57,17 +59,19 @@ def _own(shift: ShiftRecord) -> list[WindowReply]:
 
 
 def _compared(shift: ShiftRecord) -> _Compared:
-    """The window of a shift that states its scope."""
-    if shift.open_scope or STRAIGHT not in shift.arms:
+    """The window of a shift that states its scope; without further arms, its own replies that have a gain."""
+    if shift.open_scope:
         return _Compared()
-    arms = [shift.once(_own), shift.arms[STRAIGHT]]
-    if FRESH in shift.arms:
-        arms.append(shift.arms[FRESH])
+    arms: dict[str, Sequence[WindowReply]] = {"own": shift.once(_own)}
+    for arm in (STRAIGHT, FRESH):
+        if arm in shift.arms:
+            arms[arm] = shift.arms[arm]
     rows = []
-    for row in zip(*arms, strict=False):
+    for row in zip(*arms.values(), strict=False):
         if not any(math.isnan(reply.gain) for reply in row):
             rows.append(row)
-    return _Compared(*zip(*rows, strict=True))
+    replies = zip(*rows, strict=True)
+    return _Compared(**dict(zip(arms, replies, strict=False)))
 
 
 def _open_compared(shift: ShiftRecord) -> _Compared:
@@ -100,6 +104,17 @@ def primary(shift: ShiftRecord) -> bool:
     return shift.first and not shift.open_scope and shift.event.type not in _NEVER_PRIMARY
 
 
+@fact("gain_over", SHIFT, column=8.5)
+def gain_over(shift: ShiftRecord) -> str:
+    """Over which replies the gain after the change is a mean: those with a gain in "all arms", or the
+    system's "own replies" where no straight users were simulated; the two are never compared. Empty at
+    open scope.
+    """
+    if shift.open_scope:
+        return ""
+    return ALL_ARMS if STRAIGHT in shift.arms else OWN_REPLIES
+
+
 @fact("cost_undefined", SHIFT, column=8)
 def cost_undefined(shift: ShiftRecord) -> str:
     """Why the costs of the shift, or misfit and delay alone, are undefined; empty where all are defined."""
@@ -119,14 +134,16 @@ def cost_undefined(shift: ShiftRecord) -> str:
 def _primary(
     name: str,
     short: str,
-    column: int,
+    column: float,
     direction: str = LOWER,
-    high: float = math.inf,
+    high: float = 2.0,
     version: int = 1,
     gate: bool | None = True,
     ratio: tuple[str, str] | None = None,
 ) -> Metric:
-    """A metric of a shift whose session value is that of the primary window alone."""
+    """A metric of a shift whose session value is that of the primary window alone; ``high``: a gain lies in
+    [-1, 1], a difference of two gains in [-2, 2].
+    """
     return Metric(
         name,
         short,
@@ -143,6 +160,14 @@ def _primary(
     )
 
 
+@_primary(PRIMARY, "gain after a change", 8.7, HIGHER, high=1)
+def gain_after_change(shift: ShiftRecord) -> float:
+    """What users get who changed their mind, in [-1, 1]: mean gain with the shifting user over the replies of
+    the window that have a gain in all arms simulated (:func:`gain_over`). NaN at open scope.
+    """
+    return _mean_gain(shift.once(_compared).own)
+
+
 @_primary("shift_cost", "shift cost", 9)
 def shift_cost(shift: ShiftRecord) -> float:
     """Gain with the straight user − gain with the shifting user: what the change of mind costs. Mean over the
@@ -153,7 +178,7 @@ def shift_cost(shift: ShiftRecord) -> float:
     return _mean_gain(compared.straight) - _mean_gain(compared.own)
 
 
-@_primary("share_lost", "share lost", 10, ratio=("shift_cost", "straight_gain"))
+@_primary("share_lost", "share lost", 10, high=math.inf, ratio=("shift_cost", "straight_gain"))
 def share_lost(shift: ShiftRecord) -> float:
     """1 − mean gain after shifts/mean gain with straight users: a ratio of means over scenarios. So it is a
     system's, and undefined (NaN) for a shift; "unable" where the straight gain is below .1.
@@ -199,21 +224,21 @@ def misfit_at_0(shift: ShiftRecord) -> float:
     return _misfit(shift.arms.get(STRAIGHT, ())[:1], shift.once(_own)[:1])
 
 
-@_primary("delay", "delay (gain)", 15)
+@_primary("delay", "delay (gain)", 15, high=4)
 def delay(shift: ShiftRecord) -> float:
     """Shift cost − misfit: gain lost to replies without films, such as a question back. No lateness."""
     return shift.once(shift_cost) - shift.once(misfit)
 
 
-@_primary("straight_gain", "straight gain", 18, HIGHER)
+@_primary("straight_gain", "straight gain", 18, HIGHER, high=1)
 def straight_gain(shift: ShiftRecord) -> float:
-    """Ability in conversation: mean gain with the straight user over the window, at most 1."""
+    """Mean gain with the straight user over the window, in [-1, 1]: what the system can do at all."""
     return _mean_gain(shift.once(_compared).straight)
 
 
-@_primary("fresh_gain", "fresh gain", 19, HIGHER)
+@_primary("fresh_gain", "fresh gain", 19, HIGHER, high=1)
 def fresh_gain(shift: ShiftRecord) -> float:
-    """Ability without history: mean gain with the fresh user over the same replies, at most 1."""
+    """Mean gain with the fresh user over the same replies, in [-1, 1]: what it can do without history."""
     return _mean_gain(shift.once(_compared).fresh)
 
 
@@ -227,7 +252,7 @@ def open_scope_cost(shift: ShiftRecord) -> float:
     return _mean_gain(compared.straight) - _mean_gain(compared.own)
 
 
-@_primary("open_scope_gain", "open scope gain", 21, HIGHER, gate=None)
+@_primary("open_scope_gain", "open scope gain", 21, HIGHER, high=1, gate=None)
 def open_scope_gain(shift: ShiftRecord) -> float:
     """Mean gain of the replies of :func:`open_scope_cost`, by the interpretation that was fixed."""
     return _mean_gain(shift.once(_open_compared).own)
@@ -289,3 +314,14 @@ def stale_share(shift: ShiftRecord) -> float:
 def wrong_share(shift: ShiftRecord) -> float:
     """Share of the films after a shift that fit neither state, less chance, in [-1, 1]."""
     return shift.once(_misses).wrong
+
+
+def _control(shift: ShiftRecord) -> bool:
+    """Whether the shift is a session's first and refines: the control, in which nothing is given up."""
+    return shift.first and not shift.open_scope and shift.event.type == "refine"
+
+
+@Metric("refine_gain", "gain after a refinement", SHIFT, -1, 1, HIGHER, _SOURCE, column=22)
+def refine_gain(shift: ShiftRecord) -> float:
+    """:func:`gain_after_change` of the sessions that refine first, in [-1, 1]; NaN at every other shift."""
+    return shift.once(gain_after_change) if _control(shift) else math.nan

@@ -245,6 +245,28 @@ def test_first_refinements_cost_nothing_and_sessions_have_the_costs_of_their_pri
     assert results["shift_cost"].notna().sum() == primary["shift_cost"].notna().sum()
 
 
+@pytest.mark.slow  # they share runs that take seconds
+def test_a_fresh_gain_is_the_gain_after_the_change_and_both_costs_in_every_scenario(config):
+    results = evaluate.read(config.run, "results")
+    after_change = results[base.PRIMARY]
+    whole = after_change + results["shift_cost"] + results["conversation_cost"]
+    windows = results["shift_cost"].notna()
+    assert windows.sum() >= 4 * len(ARMS_SYSTEMS)
+    assert whole[windows].to_numpy() == pytest.approx(results.loc[windows, "fresh_gain"], abs=1e-12)
+    lost = results["straight_gain"] - after_change
+    assert lost[windows].to_numpy() == pytest.approx(results.loc[windows, "shift_cost"], abs=1e-12)
+    assert set(evaluate.read(config.run, "shifts")["gain_over"]) == {"all arms"}
+
+
+@pytest.mark.slow  # they share runs that take seconds
+def test_who_serves_nobody_stands_last_by_the_gain_after_a_change(config):
+    after_change = means(config)[base.PRIMARY]
+    assert after_change["oracle"] == pytest.approx(1)
+    assert after_change["oracle_lag:1"] > after_change["oracle_lag:3"]
+    assert after_change["tracker"] > after_change["sticky"] > after_change["random"]
+    assert after_change["silent"] < 0
+
+
 COSTS = [one.name for one in base.scored() if one.primary]
 
 
@@ -254,7 +276,7 @@ def test_a_run_without_straight_users_has_no_cost_and_no_finding_speaks_of_one(c
     given = {"n_sessions": 4, "seed": 1, "arms": ("shift",), "scope": "stated"}
     plain = scored("plain", systems=("oracle", "sticky"), **given)
     values = evaluate.read(plain, "results")[COSTS]
-    windowless = ["stale", "wrong"]  # these two need no other arm
+    windowless = ["stale", "wrong", base.PRIMARY]  # these need no other arm
     assert values.drop(columns=windowless).isna().all(axis=None)
     table = evaluate.read(plain, "model_metrics")
     costs = table[table["metric"].isin(set(COSTS) - set(windowless))]
@@ -262,6 +284,10 @@ def test_a_run_without_straight_users_has_no_cost_and_no_finding_speaks_of_one(c
     assert set(costs["mark"]) == {"no straight users", "no shift of open scope"}
     shifts = evaluate.read(plain, "shifts")
     assert set(shifts["cost_undefined"]) == {"no straight users were simulated"}
+    assert set(shifts["gain_over"]) == {"own replies"}
+    after_change = table[table["metric"] == base.PRIMARY]
+    assert after_change["mean"].notna().all()
+    assert set(after_change["mark"]) == {"over own replies: no straight users"}
     # What can be said without the arm: recovery, uptake, release, retention, gain; and nothing of costs.
     assert findings.adaptation(shifts).startswith("No cost of a shift: ")
     scores = statistics.stats_frame(evaluate.read(plain, "results"))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.rng import stream
 from crs_lib.evaluate.scorer import Scorer
-from crs_lib.metrics import claims, conventions, costs, gain
+from crs_lib.metrics import base, claims, conventions, costs, gain
 from crs_lib.metrics.records import Text
 from crs_lib.systems.base import most_gain
 from tests.helpers.films import TITLES, catalog, grounder
@@ -217,6 +217,8 @@ def test_costs_compare_the_replies_that_all_arms_have_and_without_films_or_an_ar
     assert costs.straight_gain(shift) == pytest.approx(0.6)  # the second reply has no gain in one arm
     assert costs.fresh_gain(shift) == pytest.approx(0.8)
     mine = (own[0] + own[2]) / 2
+    assert costs.gain_after_change(shift) == pytest.approx(mine)
+    assert costs.gain_over(shift) == "all arms"
     assert costs.shift_cost(shift) == pytest.approx(0.6 - mine)
     assert costs.conversation_cost(shift) == pytest.approx(0.2)
     assert costs.history_cost(shift) == pytest.approx(0.2 + 0.6 - mine)  # the sum of both
@@ -231,6 +233,8 @@ def test_costs_compare_the_replies_that_all_arms_have_and_without_films_or_an_ar
     assert costs.cost_undefined(shift) == "misfit, delay: an arm shows no films"
     shift = session(say(DRAMA, [0]), say(QUILL, [2], shift=True)).shifts[0]
     assert costs.cost_undefined(shift) == "no straight users were simulated"
+    assert costs.gain_after_change(shift) == pytest.approx(0.2)
+    assert costs.gain_over(shift) == "own replies"
     for metric in (costs.shift_cost, costs.misfit, costs.conversation_cost, costs.fresh_gain):
         assert math.isnan(metric(shift))
 
@@ -239,6 +243,21 @@ def test_the_first_shift_is_primary_but_for_a_refinement_or_a_return():
     pairs = say(DRAMA, [0]), say(QUILL, [0], shift=True), say(DRAMA, [0], shift=True)
     assert [costs.primary(shift) for shift in session(*pairs).shifts] == [True, False]
     assert not any(costs.primary(told(*pairs, kind=kind)) for kind in ("refine", "return"))
+
+
+def test_gain_after_a_refinement_is_that_of_sessions_that_refine_first():
+    pairs = say(DRAMA, [0]), say(QUILL, [2], shift=True), say(DRAMA, [0], shift=True)
+    first, later = session(*pairs).shifts
+    assert math.isnan(costs.refine_gain(first))  # a switch
+    later.event = replace(later.event, type="refine")
+    assert math.isnan(costs.refine_gain(later))
+    assert costs.refine_gain(told(*pairs, kind="refine")) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(("name", "high"), [(base.PRIMARY, 1), ("straight_gain", 1), ("shift_cost", 2)])
+def test_a_gain_lies_within_one_of_chance_and_a_cost_within_two(name, high):
+    declared = base.get(name)
+    assert (declared.low, declared.high) == (-high, high)
 
 
 def test_films_that_miss_fit_the_state_before_or_neither_against_chance():
