@@ -1,0 +1,26 @@
+"""Catalogues of the world: every public form is read as what it means, or refused with its place."""
+
+import pytest
+
+from crs_lib.catalog import sources
+from tests.edges.cases import cases
+
+
+def films(path):
+    """The films of a catalogue, a line each."""
+    catalog = sources.load(path)
+    lines = []
+    for item in catalog.items:
+        cells = [item.item_id, item.title, str(item.year or "")]
+        for name in ("genre", "actor", "director", "language"):
+            cells.append(", ".join(item.values[name]))
+        lines.append(" | ".join(cells).rstrip(" |"))
+    return lines
+
+
+CALLS = {"films": films}
+
+
+@pytest.mark.parametrize("case", cases("catalog"))
+def test_a_catalogue_is_read_as_it_is_meant(case, tmp_path):
+    case.check(CALLS, tmp_path)
