@@ -10,8 +10,8 @@ import pytest
 import tests.helpers.scripted  # noqa: F401 (a backend for tests, registered before any system is)
 
 STARTED: list[str] = []  # the programs that were started since the last test ended
-# A manifest names the commit; libraries ask for the processor.
-ALLOWED = ("git", "uname", "lscpu")
+# A manifest names the commit; libraries ask for the processor; matplotlib lists the fonts of a new machine once.
+ALLOWED = ("git", "uname", "lscpu", "fc-list")
 
 
 def _note(event, arguments):
