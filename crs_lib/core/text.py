@@ -1,4 +1,4 @@
-r"""Words: one tokenisation for grounding, copying and retrieval.
+r"""Words: one tokenisation for grounding, copying and retrieval; what a system said, its thoughts apart.
 
 A word is a run of letters and digits after folding: compatibility decomposition (NFKD), case folding,
 accents dropped, strokes too. "Amélie's" has the words ``amelie`` and ``s``; "ＡＢＣ" is ``abc``, "Brøndby"
@@ -7,7 +7,8 @@ is ``brondby``. An underscore is no letter: Markdown's _Alien_ is ``alien``.
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 _LETTER = re.compile(r"[^\W_]")
 _RUN = re.compile(r"\S+")
@@ -101,3 +102,144 @@ def one_line(text: str, limit: int = 1_000) -> str:
     r"""``printable`` on one line of at most ``limit`` characters; a line break is shown as ``\n``."""
     line = printable(text[: limit + 1]).replace("\n", "\\n")
     return shorten(line, limit)
+
+
+_TAG = r"(?:[a-z]+:)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis|reflection|scratchpad)"
+_FLAGS = re.DOTALL | re.IGNORECASE
+# How models mark what they think, opening and closing: those whose opening alone tells, up to the end.
+_OPEN = (
+    (rf"<{_TAG}(?:\s[^<>]*)?(?<!/)>", rf"</{_TAG}\s*>"),
+    (r"<details\s[^<>]*reasoning[^<>]*>", r"</details>"),
+    (r"\[(?:THINK(?:ING)?|THOUGHTS?|REASONING)\]", r"\[/(?:THINK(?:ING)?|THOUGHTS?|REASONING)\]"),
+    (r"◁think▷", r"◁/think▷"),
+    (r"<\|(?:START_THINKING|begin_of_thought)\|>", r"<\|(?:END_THINKING|end_of_thought)\|>"),
+    (r"<\|channel>\s*thought\b", r"<channel\|>"),
+    (r"```(?:think(?:ing)?|thoughts?|reasoning)[ \t]*\n", r"```"),
+)
+_WHOLE = (
+    (r"\A\s*Here(?: is|'s) my thought process:", r"Here(?: is|'s) my response:"),
+    (r"\A\s*analysis(?=\S)", r"assistantfinal"),  # channels whose marks the server dropped
+)
+_BLOCKS = (
+    *(re.compile(rf"\s*{opening}(.*?)(?:{closing}|\Z)", _FLAGS) for opening, closing in _OPEN),
+    *(re.compile(rf"{opening}(.*?){closing}", _FLAGS) for opening, closing in _WHOLE),
+)
+_CLOSE = re.compile(rf"</{_TAG}\s*>|\[/THINK(?:ING)?\]|◁/think▷|<\|end_of_thought\|>", re.IGNORECASE)
+_CHANNEL = re.compile(
+    r"<\|channel\|>\s*(\w+)[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>(.*?)(?=<\|(?:end|return|call|start|channel)\|>|\Z)",
+    re.DOTALL,
+)
+_ANSWER_MARK = re.compile(
+    r"</?(?:answer|response)>|<\|(?:START|END)_RESPONSE\|>|<\|(?:begin|end)_of_solution\|>", re.IGNORECASE
+)
+_SIGN = re.compile(r"[<\[◁]|```|\A\s*(?:analysis|Here)", re.IGNORECASE)
+_JSON = re.compile(r"\s*(?:\{|\[\s*[\"\[{\]\d])")
+_IS_THOUGHT = re.compile("think|thought|reason", re.IGNORECASE)
+_TEXT_FIELDS = ("text", "thinking", "reasoning", "summary", "content", "refusal", "value")
+THOUGHT_FIELDS = ("reasoning", "reasoning_content", "thinking", "thought", "thoughts", "reasoning_details")
+
+
+class Said(NamedTuple):
+    """What a system said: the ``text`` that its user hears, what it thought beside it, and the kinds of those
+    ``parts`` of its message that hold no text (an image, a call).
+    """
+
+    text: str
+    thinking: str = ""
+    parts: tuple[str, ...] = ()
+
+
+def said(content: object, *thoughts: object) -> Said:
+    """What a system said: the one place where thoughts are told from words, whoever spoke.
+
+    ``content`` is a text, or a list of parts (a text, or an object with a kind and a text), which are joined,
+    with a line break where no blank parts them; ``thoughts`` were set apart by the server. Thoughts in the
+    text stand between marks (``<think>``, ``[THINK]``, the channels of gpt-oss, …); one that is never closed
+    reaches to the end, and a closing mark alone ends one that began in the template of the prompt. Marks
+    inside JSON are left alone.
+    """
+    texts: list[str] = []
+    thinking: list[str] = []
+    parts: list[str] = []
+    for thought in thoughts:
+        _sort_out(thought, thinking, thinking, parts)
+    _sort_out(content, texts, thinking, parts)
+    text = ""
+    for piece in texts:
+        parted = not text or text[-1].isspace() or piece[:1].isspace()
+        text += piece if parted else f"\n{piece}"
+    text = _without_thoughts(text, thinking)
+    spoken = [thought.strip() for thought in thinking]
+    return Said(text, "\n".join(filter(None, spoken)), tuple(parts))
+
+
+def said_in(record: Mapping[str, object], field: str) -> Said:
+    """What stands in a field of a message, and the thoughts in the message's own fields for them."""
+    return said(record.get(field), *[record.get(name) for name in THOUGHT_FIELDS if name != field])
+
+
+def _sort_out(content: object, texts: list[str], thinking: list[str], parts: list[str]) -> None:
+    """Add a content's texts to ``texts`` or ``thinking``, and the kinds of its other parts to ``parts``."""
+    if isinstance(content, str):
+        texts.append(content)
+    elif isinstance(content, list | tuple):
+        for part in content:
+            _sort_out(part, texts, thinking, parts)
+    elif isinstance(content, Mapping):
+        kind = str(content.get("type") or content.get("kind") or next(iter(content), "nothing"))
+        thought = _IS_THOUGHT.search(kind) or content.get("thought") is True
+        for field in _TEXT_FIELDS:
+            if content.get(field):
+                _sort_out(content[field], thinking if thought else texts, thinking, parts)
+                return
+        parts.append(kind)
+    elif content is not None:
+        parts.append(type(content).__name__)
+
+
+def _without_thoughts(text: str, thoughts: list[str]) -> str:
+    """The text without what was thought aloud, which is added to ``thoughts``."""
+    if not _SIGN.search(text):
+        return text.strip()
+    before = len(thoughts)
+    if _CHANNEL.search(text):
+        text = _final_channel(text, thoughts)
+    rest = _leading_cut(text, thoughts)
+    while rest != text:
+        text = rest
+        rest = _leading_cut(text, thoughts)
+    if _JSON.match(text):
+        return text.strip()
+    for block in _BLOCKS:
+        thoughts += [match[1] for match in block.finditer(text)]
+        text = block.sub("", text)
+    closing = list(_CLOSE.finditer(text))
+    if closing and text[closing[-1].end() :].strip():
+        thoughts.append(_CLOSE.sub("", text[: closing[-1].start()]))
+        text = text[closing[-1].end() :]
+    elif closing:
+        text = _CLOSE.sub("", text)
+    if len(thoughts) > before:
+        text = _ANSWER_MARK.sub("", text)
+    return text.strip()
+
+
+def _final_channel(text: str, thoughts: list[str]) -> str:
+    """The words in the channel ``final``; those of the other channels are thoughts."""
+    words = []
+    for channel, body in _CHANNEL.findall(text):
+        if channel == "final":
+            words.append(body)
+        else:
+            thoughts.append(body)
+    return "\n".join(words)
+
+
+def _leading_cut(text: str, thoughts: list[str]) -> str:
+    """The text without a thought at its beginning; the same text where there is none."""
+    for block in _BLOCKS:
+        match = block.match(text)
+        if match:
+            thoughts.append(match[1])
+            return text[match.end() :]
+    return text

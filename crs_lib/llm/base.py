@@ -28,7 +28,7 @@ REMEDIES: Mapping[str, Remedy] = {
     "filtered": "other seed",  # a filter of the server held the reply back, or part of it
     "empty": "other seed",  # the reply has no text, after thinking was taken out
     "bad reply": "other seed",  # the reply is not JSON, or does not keep the schema
-    "cut": "more room",  # a reply with a schema ran into num_predict, so its JSON is cut
+    "cut": "more room",  # a reply ran into num_predict: its JSON is cut, or thinking left it no room
     "not recorded": "no",  # a replayed run does not hold this call
     # Programs, which are no models, fail in the same log; none of this is tried again.
     "wrong answer": "no",  # the answer breaks the contract

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any, ClassVar
 from urllib.parse import SplitResult, urlsplit
@@ -24,6 +25,7 @@ from crs_lib.llm.base import Backend, LLMError, Reply, Request, check_options, c
 from crs_lib.llm.text import Completion, answered
 
 ALTERNATIVES = 20  # the most tokens that a server weighs, where a reply is one of some choices
+BUSY = (408, 425, 429)  # statuses below 500 at which the same request may succeed later
 _Trace = Callable[[str, Mapping[str, Any]], None]
 # What httpcore tells, under the name of its event, of the connection of the call under way.
 _TRACE: ContextVar[_Trace | None] = ContextVar("trace", default=None)
@@ -264,22 +266,30 @@ class Server(Backend):
             fault = f"{shown(address)} answered with something that is no chat answer ({reason})"
             raise LLMError("garbled", fault) from error
 
-    def refused(self, status: int, text: str, address: str, pause: str = "") -> LLMError:
+    def refused(self, status: int, text: str, address: str, pause: float = 0.0) -> LLMError:
         """The error of an HTTP status; ``text`` is its own, ``pause`` the seconds that it asks for."""
         fault = f"{shown(address)} said: {shorten(text.strip() or 'nothing', 300)} (HTTP {status})"
         if status == 404:
             return LLMError("model missing", f"{fault}; {self.get} {self.model}")
-        if status in (408, 429) or status >= 500 or status < 0:
-            return LLMError("busy", fault, pause=seconds_of(pause))
+        if status in BUSY or status >= 500 or status < 0:
+            return LLMError("busy", fault, pause=pause)
         if status == 400 and "context" in text.lower():
             return LLMError("prompt too long", f"{fault}; raise num_ctx, or shorten the prompt")
         return LLMError("refused", fault)
 
 
-def seconds_of(pause: str) -> float:
-    """The seconds of a header Retry-After; 0 for a date and anything else."""
-    whole = re.fullmatch("[0-9]{1,6}", pause.strip())
-    return float(pause) if whole else 0.0
+def pause_of(headers: Mapping[str, str]) -> float:
+    """The seconds that a server asks us to wait: ``retry-after-ms``, else ``Retry-After`` as a number, also
+    with decimals, or as a date; 0 where it says nothing that can be read.
+    """
+    for name, scale in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
+        asked = headers.get(name, "").strip()
+        if re.fullmatch(r"[0-9]{1,9}(?:\.[0-9]*)?", asked):
+            return float(asked) * scale
+        with suppress(ValueError):
+            until = parsedate_to_datetime(asked)
+            return max(0.0, until.timestamp() - time.time())
+    return 0.0
 
 
 def shown(address: str) -> str:

@@ -6,14 +6,14 @@ The protocol itself, requests and answers, is spoken by an engine in this proces
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import httpx
-from pydantic import AliasPath, BaseModel, Field, ValidationError
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
 
 from crs_lib.core import safety
 from crs_lib.core.errors import InputError
-from crs_lib.core.text import shorten
+from crs_lib.core.text import Said, said_in, shorten
 from crs_lib.llm import http
 from crs_lib.llm.base import BACKENDS, DEFAULTS, LLMError, Message, Request, ToolCall
 from crs_lib.llm.http import shown
@@ -61,13 +61,6 @@ def _tool_call(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": function}
 
 
-class _Part(BaseModel):
-    """A piece of a message's content; only text is asked for."""
-
-    type: Literal["text"] = "text"
-    text: str
-
-
 class _ToolCall(BaseModel):
     id: str | None = None
     name: str = Field(validation_alias=AliasPath("function", "name"))
@@ -90,18 +83,14 @@ class _ToolCall(BaseModel):
 class _Answer(BaseModel):
     """A message of an answer."""
 
-    content: str | list[_Part] | None = None
+    content: str | list[str | dict[str, Any]] | None = None
     tool_calls: list[_ToolCall] | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
     refusal: str | None = None
+    model_config = ConfigDict(extra="allow")
 
-    @property
-    def text(self) -> str:
-        """The content, its parts joined."""
-        if isinstance(self.content, list):
-            return "".join(part.text for part in self.content)
-        return self.content or ""
+    def said(self) -> Said:
+        """Its text, and what the model thought beside it."""
+        return said_in(self.model_dump(), "content")
 
 
 class _Alternative(BaseModel):
@@ -137,14 +126,18 @@ def read(answer: object, who: str) -> Completion:
     """
     chat = _validated(answer, who)
     message = chat.message
+    spoken = message.said()
+    if spoken.parts and not spoken.text and not message.tool_calls:
+        fault = f"{who} answered with {', '.join(spoken.parts)} and no text"
+        raise LLMError("garbled", fault)
     stop = chat.stop or "stop"
     if stop == "content_filter" or (message.refusal and not message.content):
         reason = shorten(message.refusal or "finish_reason is content_filter", 300)
         raise LLMError("filtered", f"{who} held the reply back: {reason}")
     usage = chat.usage or Usage()
     return Completion(
-        text=message.text,
-        thinking=message.reasoning_content or message.reasoning or "",
+        text=spoken.text,
+        thinking=spoken.thinking,
         stop=stop,
         calls=tuple(call.read() for call in message.tool_calls or ()),
         tokens_in=usage.prompt_tokens,
@@ -217,6 +210,6 @@ class OpenAIBackend(http.Server):
     def _send(self, method: str, path: str, address: str, record: Any = None) -> Any:
         answer: httpx.Response = self.clients.at(address).request(method, path, json=record)
         if answer.status_code != 200:
-            pause = answer.headers.get("retry-after", "")
+            pause = http.pause_of(answer.headers)
             raise self.refused(answer.status_code, answer.text, address, pause)
         return safety.loads(answer.content, f"the answer of {shown(address)}")

@@ -11,13 +11,11 @@ from typing import Any
 
 from crs_lib.core import safety
 from crs_lib.core.errors import InputError
-from crs_lib.core.text import shorten
+from crs_lib.core.text import said, shorten
 from crs_lib.llm.base import LLMError, Reply, Request, ToolCall
 
-_THINK = re.compile(r"\s*<(think|thinking)>(.*?)(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
-_CLOSE = re.compile(r"</(?:think|thinking)>", re.IGNORECASE)
 _ESCAPED = re.compile(r"\\u(?:[dD][89a-fA-F]|0000)")  # a surrogate or NUL that JSON holds as an escape
-_FENCE = re.compile(r"\A\s*```[A-Za-z]*[ \t]*\n(.*?)\n?```\s*\Z", re.DOTALL)
+_FENCE = re.compile(r"\A[^`{]*```[A-Za-z]*[ \t]*\n(.*?)\n?```[^`}]*\Z", re.DOTALL)  # the only one
 _ROUNDING = 1e-3  # how far above 0 a log-probability may lie
 
 
@@ -47,13 +45,14 @@ def answered(request: Request, completion: Completion, seconds: float = 0.0, end
     if completion.calls and not request.tools:
         name = shorten(completion.calls[0].name, 80)
         raise LLMError("bad reply", f"the reply calls {name!r}, and no tool was offered")
-    text, thinking = split_thinking(completion.text, completion.thinking)
+    spoken = said(safety.valid(completion.text), safety.valid(completion.thinking))
+    text = spoken.text
     probabilities: Mapping[str, float] = {}
     if request.choices:
         probabilities = _probabilities(completion.first_token, request.choices)
         text = likeliest(probabilities)
     elif not completion.calls:
-        text = checked(text, completion.stop, request.schema)
+        text = checked(text, completion.stop, request.schema, spoken.thinking)
     return Reply(
         text=text,
         stop=completion.stop,
@@ -61,50 +60,32 @@ def answered(request: Request, completion: Completion, seconds: float = 0.0, end
         tokens_out=completion.tokens_out,
         seconds=seconds,
         digest=completion.digest,
-        thinking=thinking,
+        thinking=spoken.thinking,
         endpoint=endpoint,
         calls=completion.calls,
         probabilities=probabilities,
     )
 
 
-def split_thinking(text: str, thinking: str = "") -> tuple[str, str]:
-    """The reply without what the model thought aloud, and that; ``thinking`` was split off by the server.
-    Leading ``<think>…</think>`` blocks are taken out, one that is never closed takes everything with it, and
-    so is all before a closing tag whose opening stood in the chat template. Tags inside JSON or further down
-    in a text are left alone. Both are made valid Unicode.
-    """
-    text = safety.valid(text)
-    thoughts = []
-    if thinking:
-        thoughts.append(safety.valid(thinking))
-    block = _THINK.match(text)
-    while block:
-        thoughts.append(block[2].strip())
-        text = text[block.end() :]
-        block = _THINK.match(text)
-    close = _CLOSE.search(text)
-    if close and not thoughts and not text.lstrip().startswith(("{", "[")):
-        thoughts.append(text[: close.start()].strip())
-        text = text[close.end() :]
-    return text.strip(), "\n".join(thoughts)
-
-
-def checked(text: str, stop: str, schema: Mapping[str, Any] | None) -> str:
+def checked(text: str, stop: str, schema: Mapping[str, Any] | None, thinking: str = "") -> str:
     """The text that a study may use: not empty, and with a schema the JSON that keeps it. A Markdown code
     fence around JSON is taken off, and texts in the JSON are made valid Unicode. Raises LLMError: "empty",
-    "cut" (stopped by its length with a schema), or "bad reply" for a text beyond the limit
-    ``turn_characters`` and JSON that breaks the schema, with the first place.
+    "cut" (its length ended it before its JSON was whole, or while the model was ``thinking``), or "bad reply"
+    for a text beyond the limit ``turn_characters`` and JSON that breaks the schema, with the first place.
     """
     try:
         safety.check_limit("turn_characters", len(text), "the reply has")
     except InputError as error:
         raise LLMError("bad reply", str(error), text=text) from None
+    if stop == "length" and thinking and not text:
+        fault = f"thinking used up the length ({len(thinking):,} characters), and no reply followed"
+        raise LLMError("cut", f"{fault}; raise num_predict, or let the model not think")
     if schema is not None and stop == "length":
         fault = f"the reply was cut after {len(text)} characters, its JSON is not whole"
         raise LLMError("cut", fault, text=text)
     if not text.strip():
-        raise LLMError("empty", "the reply holds no text")
+        beside = " beside what the model thought" if thinking else ""
+        raise LLMError("empty", f"the reply holds no text{beside}")
     return text if schema is None else _checked_json(text, schema)
 
 

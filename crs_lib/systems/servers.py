@@ -142,10 +142,12 @@ class HttpServer(Channel):
     def _refused(self, answer: httpx.Response, text: str) -> LLMError:
         words = shorten(" ".join(text.split()) or "nothing", 300)
         fault = f"{self.url} said: {words} (HTTP {answer.status_code})"
-        if answer.status_code < 500:
-            return LLMError("refused", fault)
-        pause = http.seconds_of(answer.headers.get("retry-after", ""))
-        return LLMError("busy", fault, pause=pause)
+        if answer.status_code in http.BUSY or answer.status_code >= 500:
+            return LLMError("busy", fault, pause=http.pause_of(answer.headers))
+        if answer.status_code in (301, 302, 303, 307, 308):
+            elsewhere = shorten(answer.headers.get("location", "nowhere"), 200)
+            fault += f"; it sends on to {elsewhere}: give that address"
+        return LLMError("refused", fault)
 
     def close(self) -> None:
         """Close all connections."""

@@ -14,11 +14,12 @@ from tenacity import RetryCallState
 
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.text import Said, said
 from crs_lib.llm import LLM, LLMError, Recorder, Request, Retry, calls, export
 from crs_lib.llm.base import REMEDIES, Message, check_fits, check_read, room, tokens_at_least, tokens_at_most
 from crs_lib.llm.client import persist
 from crs_lib.llm.template import OFFERED, answer
-from crs_lib.llm.text import checked, split_thinking
+from crs_lib.llm.text import checked
 from tests.helpers import refused
 from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.scripted import failing
@@ -169,11 +170,18 @@ def test_an_error_has_a_word_of_the_table_and_crosses_processes_whole():
     ],
 )
 def test_thinking_is_split_off(reply, text, thinking):
-    assert split_thinking(reply) == (text, thinking)
+    assert said(reply)[:2] == (text, thinking)
 
 
 def test_thinking_that_the_server_split_off_comes_first():
-    assert split_thinking("<think>more</think>Heat.", "first") == ("Heat.", "first\nmore")
+    assert said("<think>more</think>Heat.", "first") == Said("Heat.", "first\nmore")
+
+
+def test_a_reply_whose_length_went_into_thinking_gets_more_room():
+    with failing("cut", "thinking used up the length"):
+        checked("", "length", None, thinking="First the genre, then the year")
+    with failing("empty", "no text beside what the model thought"):
+        checked("", "stop", None, thinking="First the genre, then the year")
 
 
 def test_fences_are_taken_off_and_a_cut_reply_fails_a_schema():

@@ -104,11 +104,12 @@ LASTING = [
     ((200, {"reply": 3}), "wrong answer", "'reply' is a number", 1),
     ((200, "x" * 1_100_000), "wrong answer", "longer than 1,000,000 bytes", 1),
 ]
-LASTING += [((s, "no such"), "refused", rf"said: no such \(HTTP {s}\)", 1) for s in (400, 404, 408, 429, 302)]
+LASTING += [((s, "no such"), "refused", rf"said: no such \(HTTP {s}\)", 1) for s in (400, 404, 302)]
+LASTING += [((s, "later"), "busy", rf"said: later \(HTTP {s}\)", 3) for s in (408, 425, 429)]
 
 
 @pytest.mark.parametrize(("answer", "kind", "match", "times"), LASTING)
-def test_4xx_and_wrong_answers_are_not_tried_again(answer, kind, match, times):
+def test_wrong_answers_and_4xx_but_those_that_pass_are_not_tried_again(answer, kind, match, times):
     with ProgramServer(lambda _: answer) as server, FAST() as programs, failing(kind, match=match):
         programs.ask(server.url, ASK)
     assert len(server.requests) == times
