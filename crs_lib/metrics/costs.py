@@ -137,7 +137,7 @@ def _primary(
     column: float,
     direction: str = LOWER,
     high: float = 2.0,
-    version: int = 1,
+    version: int = 2,
     gate: bool | None = True,
     ratio: tuple[str, str] | None = None,
 ) -> Metric:
@@ -195,7 +195,7 @@ def conversation_cost(shift: ShiftRecord) -> float:
     return _mean_gain(compared.fresh) - _mean_gain(compared.straight)
 
 
-@_primary("history_cost", "history cost", 12, version=3, gate=False)
+@_primary("history_cost", "history cost", 12, version=4, gate=False)
 def history_cost(shift: ShiftRecord) -> float:
     """Conversation cost + shift cost: gain with the fresh user − gain with the shifting user."""
     return shift.once(conversation_cost) + shift.once(shift_cost)
@@ -304,13 +304,13 @@ def _misses(shift: ShiftRecord) -> _Misses:
     return _Misses(stale / n_films - chance.stale, wrong / n_films - chance.wrong)
 
 
-@_primary("stale", "stale", 16, high=1)
+@_primary("stale", "stale", 16, high=1, version=1)
 def stale_share(shift: ShiftRecord) -> float:
     """Share of the films after a shift that miss it and fit the state before, less chance, in [-1, 1]."""
     return shift.once(_misses).stale
 
 
-@_primary("wrong", "wrong", 17, high=1, gate=False)
+@_primary("wrong", "wrong", 17, high=1, version=1, gate=False)
 def wrong_share(shift: ShiftRecord) -> float:
     """Share of the films after a shift that fit neither state, less chance, in [-1, 1]."""
     return shift.once(_misses).wrong

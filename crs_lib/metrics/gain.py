@@ -134,9 +134,8 @@ def fair_gain(turn: TurnRecord, stale: Set[int]) -> float:
         if item not in stale:
             gained += level
             continue
-        counts[0] += 1  # also of a film that is at level 0 already: all tables so far count it so
-        if level:
-            counts[level] -= 1
+        counts[level] -= 1
+        counts[0] += 1
     k = max(1, len(turn.items))
     chance = k * _total(counts) / max(1, sum(counts))
     if chance > _best(counts, k) / 2:

@@ -195,6 +195,9 @@ def test_fair_gains_are_those_of_the_films_that_a_window_could_show():
     assert fair(before, say(QUILL, [0, 8], shift=True))[0] < 1
     more, again = (fair(say(DRAMA, [2]), shifted, say(QUILL, [film], **MORE))[1] for film in (1, 0))
     assert more == 1 and again < 0
+    # 8 meets nothing and is shown twice: it stays one of eight films (7 is gone), and chance is 8/8
+    nothing = say(DRAMA, [7]), say(QUILL, [8], shift=True), say(QUILL, [8], **MORE)
+    assert fair(*nothing)[1] == pytest.approx(-1 / (2 - 1))
     early = say(QUILL, [2], stage="follow_up", shift=True)  # shown before the window only
     assert fair(say(DRAMA, [2]), early) == fair(say(DRAMA, [2]), say(QUILL, [2], shift=True))
 
