@@ -64,16 +64,21 @@ class LegacyScorer:
 
     def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]:
         """The scores of each dialogue."""
-        texts = list(dict.fromkeys(turn.text for dialogue in dialogues for turn in dialogue.turns))
-        row = {text: number for number, text in enumerate(texts)}
-        pairs = list(dict.fromkeys(pair for dialogue in dialogues for pair in _compared(dialogue)))
+        row: dict[str, int] = {}
+        pairs: dict[tuple[str, str], None] = {}
+        for dialogue in dialogues:
+            for turn in dialogue.turns:
+                row.setdefault(turn.text, len(row))
+            pairs.update(dict.fromkeys(_compared(dialogue)))
+        texts = list(row)
         first = [row[text] for text, _ in pairs]
         second = [row[text] for _, text in pairs]
-        alike = dict(zip(pairs, cosines(self.space.rows(texts), first, second).tolist(), strict=True))
-        ask = self._asked(texts, dialogues, alike)
+        similarities = cosines(self.space.rows(texts), first, second).tolist()
+        alike = dict(zip(pairs, similarities, strict=True))
+        ask = self._topics_of(texts, dialogues, alike)
         return [self._score(dialogue, ask, alike) for dialogue in dialogues]
 
-    def _asked(self, texts: Sequence[str], dialogues: Sequence[Dialogue], alike: Alike) -> Ask:
+    def _topics_of(self, texts: Sequence[str], dialogues: Sequence[Dialogue], alike: Alike) -> Ask:
         """The topics of a text: those of all texts and segments are asked for at once."""
         topics = dict(zip(texts, self.topics.topics(texts), strict=True))
         new: dict[str, None] = {}
@@ -124,12 +129,15 @@ class LegacyScorer:
 
     def _shift(self, old: _Segment, new: _Segment, replies: Iterable[Topics]) -> _Shift:
         """Scan all replies after the shift until one recovers it; the next shift stops nothing."""
-        hits, seen = 0, 0
-        for seen, reply in enumerate(replies, start=1):
+        turn = new.first + 1
+        hits = 0
+        scanned = 0
+        for reply in replies:
+            scanned += 1
             hits += self._agrees(reply, old.topics)
             if self._agrees(reply, new.topics):
-                return _Shift(new.first + 1, True, seen, hits / seen)
-        return _Shift(new.first + 1, False, 0, hits / max(1, min(seen, PATIENCE)))
+                return _Shift(turn, True, scanned, hits / scanned)
+        return _Shift(turn, False, 0, hits / max(1, min(scanned, PATIENCE)))
 
     def _agrees(self, reply: Topics, wanted: Topics) -> bool:
         return bool(reply and wanted) and self._match(reply, wanted) >= self.convention.alignment
@@ -142,7 +150,8 @@ class LegacyScorer:
         rate = sum(shift.recovered for shift in shifts) / n_shifts
         delay = mean_of([shift.delay for shift in shifts if shift.recovered])
         interference = sum(shift.interference for shift in shifts) / n_shifts
-        cc, cr = mean_of(cross), mean_of(retained)
+        cc = mean_of(cross)
+        cr = mean_of(retained)
         score = composite.cas(rate, delay - 1, interference, cc, cr, self.convention.cas, slowest=SLOWEST)
         return dict(zip(METRICS, (rate, delay, interference, cc, cr, score), strict=True))
 
@@ -188,7 +197,8 @@ def _dot(first: Mapping[int, float], second: Mapping[int, float]) -> float:
 def _entries(rows: Any) -> list[dict[int, float]]:
     """The entries of every row, sparse or dense, that are not zero."""
     sparse = scipy.sparse.csr_array(rows)
-    columns, values = sparse.indices.tolist(), sparse.data.tolist()
+    columns = sparse.indices.tolist()
+    values = sparse.data.tolist()
     entries = []
     for start, end in pairwise(sparse.indptr.tolist()):
         entries.append(dict(zip(columns[start:end], values[start:end], strict=True)))

@@ -5,7 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -21,6 +21,10 @@ from crs_lib.thesis import extractors
 from crs_lib.thesis.views import thesis_catalog
 
 SAMPLE = "sample"
+GROUNDED = "thesis_grounded"
+LEGACY = "thesis_legacy"
+# The logs that each convention was published on, by their name in the file of published figures.
+_LOGS = {GROUNDED: "logs_50turns", LEGACY: "logs_20turns"}
 THRESHOLDS = {
     "alignment": (0.5, 0.65, 0.8), "shift_similarity": (0.45, 0.55, 0.65),
     "shift_jaccard": (0.25, 0.35, 0.45),
@@ -38,9 +42,14 @@ def _own(name: str) -> str:
 
 def conventions_of(convention: str, also: Sequence[str], topics: str) -> list[str]:
     """The conventions that are scored, the chosen one first; InputError for an unknown one or its topics."""
-    older = f"thesis_legacy(topics={topics})" if topics else "thesis_legacy"
-    names = [conventions.checked(name) for name in (convention, *also)]
-    return list(dict.fromkeys(conventions.checked(older) if n == "thesis_legacy" else n for n in names))
+    names = []
+    for chosen in (convention, *also):
+        name = conventions.checked(chosen)
+        if name == LEGACY and topics:
+            name = conventions.checked(f"{LEGACY}(topics={topics})")
+        if name not in names:
+            names.append(name)
+    return names
 
 
 class LoadedLogs(NamedTuple):
@@ -52,12 +61,32 @@ class LoadedLogs(NamedTuple):
 
 def load(config: simulate.ImportConfig, judge_scores: str = "") -> LoadedLogs:
     """The logs as a run, with the judge scores where there are any; raises as ``simulate.import_logs``."""
-    found = simulate.import_logs(config)
-    if config.logs == _own("logs"):
-        judge_scores = judge_scores or _own("judge")
+    imported = simulate.import_logs(config)
+    if not judge_scores and config.logs == _own("logs"):
+        judge_scores = _own("judge")
     if not judge_scores:
-        return LoadedLogs(found, pd.DataFrame({"note": ["no judge scores given"]}))
-    return LoadedLogs(found, judge.adopt(config.run, judge_scores))
+        return LoadedLogs(imported, pd.DataFrame({"note": ["no judge scores given"]}))
+    return LoadedLogs(imported, judge.adopt(config.run, judge_scores))
+
+
+class Headline(NamedTuple):
+    """A convention's primary outcome, and its mean by system."""
+
+    outcome: str
+    means: "pd.Series[float]"
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether the system with the lowest mean leads."""
+        return layout.lower(self.outcome)
+
+
+def headline(run: str, convention: str) -> Headline:
+    """The primary outcome of a convention that the run is scored under."""
+    table = evaluate.read(run, "model_metrics", convention)
+    outcome = layout.outcomes(convention)[0]
+    rows = table[table["metric"] == outcome]
+    return Headline(outcome, rows.set_index("model")["mean"].astype(float))
 
 
 def evaluate_all(run: str, names: Sequence[str]) -> pd.DataFrame:
@@ -65,28 +94,24 @@ def evaluate_all(run: str, names: Sequence[str]) -> pd.DataFrame:
     columns: dict[str, pd.Series] = {}
     for name in names:
         evaluate.evaluate(evaluate.EvaluateConfig(run=run, convention=name))
-        outcome, means = _headline(run, name)
-        ranks = means.rank(ascending=layout.lower(outcome), method="min")
-        shown = means.map("{:.3f} ".format) + ranks.map("({:.0f})".format)
-        columns[f"{base.get(outcome).label}, {name}"] = shown.where(means.notna(), "–")
+        first = headline(run, name)
+        ranks = first.means.rank(ascending=first.lower_is_better, method="min")
+        cells = first.means.map("{:.3f} ".format) + ranks.map("({:.0f})".format)
+        title = f"{base.get(first.outcome).label}, {name}"
+        columns[title] = cells.where(first.means.notna(), "–")
     return pd.DataFrame(columns).rename_axis("system").reset_index()
-
-
-def _headline(run: str, convention: str) -> tuple[str, "pd.Series[float]"]:
-    """A convention's primary outcome and its mean by system."""
-    table, outcome = evaluate.read(run, "model_metrics", convention), layout.outcomes(convention)[0]
-    return outcome, table[table["metric"] == outcome].set_index("model")["mean"].astype(float)
 
 
 def leaders(run: str, names: Sequence[str]) -> list[str]:
     """The system that leads each convention's headline, as "system under convention"; or none."""
-    found = []
+    sentences = []
     for name in names:
-        outcome, means = _headline(run, name)
-        if means.notna().any():
-            best = means.idxmin() if layout.lower(outcome) else means.idxmax()
-            found.append(f"{best} under {name}")
-    return found
+        first = headline(run, name)
+        if not first.means.notna().any():
+            continue
+        best = first.means.idxmin() if first.lower_is_better else first.means.idxmax()
+        sentences.append(f"{best} under {name}")
+    return sentences
 
 
 def _tables(run: str, base_name: str, *names: str) -> list[pd.DataFrame]:
@@ -103,116 +128,152 @@ def side_by_side(run: str, names: Sequence[str]) -> pd.DataFrame | None:
     rows = []
     for name in names:
         means = evaluate.read(run, "model_metrics", name)
-        theirs = published_figures(run, name, set(means["model"]))
-        shown = means[means["mean"].notna() & means["metric"].isin(layout.outcomes(name))]
-        for model, metric, mean in shown[["model", "metric", "mean"]].itertuples(index=False):
-            if (figure := theirs.get(model, {}).get(metric)) is not None:
-                apart = mean - figure
-                rows.append({
-                    "convention": name, "metric": base.get(metric).label, "model": model,
-                    "published": f"{figure:.6f}", "ours": f"{mean:.6f}",
-                    "difference": f"{0.0 if abs(apart) < 5e-10 else apart:+.1e}",
-                })  # fmt: skip
+        published = published_figures(run, name, set(means["model"]))
+        scored = means[means["mean"].notna() & means["metric"].isin(layout.outcomes(name))]
+        for model, metric, mean in scored[["model", "metric", "mean"]].itertuples(index=False):
+            figure = published.get(model, {}).get(metric)
+            if figure is not None:
+                rows.append(_compared(name, metric, model, figure, mean))
     return pd.DataFrame(rows) if rows else None
+
+
+def _compared(convention: str, metric: str, model: str, published: float, ours: float) -> dict[str, str]:
+    difference = ours - published
+    if abs(difference) < 5e-10:
+        difference = 0.0
+    return {
+        "convention": convention,
+        "metric": base.get(metric).label,
+        "model": model,
+        "published": f"{published:.6f}",
+        "ours": f"{ours:.6f}",
+        "difference": f"{difference:+.1e}",
+    }
 
 
 def parts(run: str) -> pd.DataFrame:
     """Shares in [0, 1] of what the thesis's numbers are made of: a row each, a column a system. Rows of a
     convention that the run is not scored under are left out; NaN where there is nothing to share.
     """
-    rows: dict[str, Any] = {}
-    if grounded := _tables(run, "thesis_grounded", "turns", "shifts"):
-        rows |= _silences(*grounded)
-    if len(legacy := recovered_sessions(run)):
-        by = legacy.groupby("model", sort=False)
-        late = by["n_recovered_late"].sum() / by["n_recovered"].sum()
+    rows: dict[str, pd.Series] = {}
+    grounded = _tables(run, GROUNDED, "turns", "shifts")
+    if grounded:
+        rows.update(_silences(*grounded))
+    legacy = recovered_sessions(run)
+    if len(legacy):
+        sessions = legacy.groupby("model", sort=False)
+        late = sessions["n_recovered_late"].sum() / sessions["n_recovered"].sum()
         rows["recoveries after the next shift (legacy)"] = late
-        rows["sessions that never recover, scored as the fastest (legacy)"] = by["never"].mean()
+        rows["sessions that never recover, scored as the fastest (legacy)"] = sessions["never"].mean()
     rows["concepts found inside words"] = _inside_words(run)
     rows["constraints that no film meets in full"] = _unmet(run)
     table = pd.DataFrame(rows).T.astype(float).round(3)
     return table.rename_axis(index="share of", columns=None).reset_index()
 
 
-def _silences(turns: pd.DataFrame, shifts: pd.DataFrame) -> dict[str, Any]:
+def _silences(turns: pd.DataFrame, shifts: pd.DataFrame) -> dict[str, pd.Series]:
     """Shares by system of the turns in which neither side names a concept, and of late recoveries."""
-    silent, overlap, by = turns["both_empty"].astype(bool), turns["cross_coherence"], turns["model"]
-    coming = shifts.groupby(["model", "session_id"], sort=False)["turn"].shift(-1)
-    done = shifts[shifts["recovered_combined"].fillna(False).astype(bool)]
-    at = done["turn"] + done["delay_combined"].astype(int)
+    model = turns["model"]
+    silent = turns["both_empty"].astype(bool)
+    overlap = turns["cross_coherence"]
+    silent_overlap = overlap.where(silent, 0.0).groupby(model).sum()
+    clipped = turns["clipped"].astype(float)
+    next_shift = shifts.groupby(["model", "session_id"], sort=False)["turn"].shift(-1)
+    recovered = shifts[shifts["recovered_combined"].fillna(False).astype(bool)]
+    recovery_turn = recovered["turn"] + recovered["delay_combined"].astype(int)
     keys = ["model", "session_id", "turn"]
-    when = done.assign(turn=at)[keys].merge(turns[[*keys, "both_empty"]], on=keys)
-    late = at >= coming[done.index]
+    recoveries = recovered.assign(turn=recovery_turn)[keys].merge(turns[[*keys, "both_empty"]], on=keys)
+    silent_recovery = recoveries["both_empty"].astype(bool)
+    late = recovery_turn >= next_shift[recovered.index]
     return {
-        "turns in which neither side names a concept": silent.groupby(by, sort=False).mean(),
-        "concept overlap that comes from such turns": overlap.where(silent, 0.0).groupby(by).sum()
-        / overlap.groupby(by).sum(),
-        "recoveries in such a turn": when["both_empty"].astype(bool).groupby(when["model"]).mean(),
-        "turns whose score is clipped": turns["clipped"].astype(float).groupby(by).mean(),
-        "recoveries after the next shift (grounded)": late.groupby(done["model"]).mean(),
+        "turns in which neither side names a concept": silent.groupby(model, sort=False).mean(),
+        "concept overlap that comes from such turns": silent_overlap / overlap.groupby(model).sum(),
+        "recoveries in such a turn": silent_recovery.groupby(recoveries["model"]).mean(),
+        "turns whose score is clipped": clipped.groupby(model).mean(),
+        "recoveries after the next shift (grounded)": late.groupby(recovered["model"]).mean(),
     }
 
 
 def _inside_words(run: str) -> pd.Series:
     """The share of the substring extractor's concepts that are no whole words, by system."""
-    made = extractors.ExtractorInputs(thesis_catalog(run).space)
-    said = [(talk.model_name, turn.text) for talk in simulate.iter_dialogues(run) for turn in talk.turns]
-    named = (extractors.create(name, made) for name in ("substring", "rules"))
-    loose, strict = (extractors.memoised(one, [text for _, text in said]) for one in named)
-    rows = [(model, len(loose[text]), len(loose[text] - strict[text])) for model, text in said]
-    sums = pd.DataFrame(rows, columns=["model", "found", "wrong"]).groupby("model", sort=False).sum()
-    return sums["wrong"] / sums["found"].clip(lower=1)
+    models = []
+    texts = []
+    for dialogue in simulate.iter_dialogues(run):
+        for turn in dialogue.turns:
+            models.append(dialogue.model_name)
+            texts.append(turn.text)
+    inputs = extractors.ExtractorInputs(thesis_catalog(run).space)
+    by_substring = extractors.memoised(extractors.create("substring", inputs), texts)
+    by_word = extractors.memoised(extractors.create("rules", inputs), texts)
+    rows = []
+    for model, text in zip(models, texts, strict=True):
+        concepts = by_substring[text]
+        rows.append((model, len(concepts), len(concepts - by_word[text])))
+    counts = pd.DataFrame(rows, columns=["model", "concepts", "inside"])
+    sums = counts.groupby("model", sort=False).sum()
+    return sums["inside"] / sums["concepts"].clip(lower=1)
 
 
 def recovered_sessions(run: str) -> pd.DataFrame:
     """The sessions under ``thesis_legacy`` with their recovered shifts, and ``never`` where there is none."""
-    if not (legacy := _tables(run, "thesis_legacy", "results")):
+    legacy = _tables(run, LEGACY, "results")
+    if not legacy:
         return pd.DataFrame(columns=["model", "session_id", "never"])
     sessions = legacy[0].dropna(subset="detail")
-    counts = pd.DataFrame(sessions["detail"].tolist(), sessions.index)[["n_recovered", "n_recovered_late"]]
+    details = pd.DataFrame(sessions["detail"].tolist(), sessions.index)
+    counts = details[["n_recovered", "n_recovered_late"]]
     return sessions.join(counts).assign(never=counts["n_recovered"] == 0)
 
 
 def _unmet(run: str) -> pd.Series:
     """The share of the logged constraints that no film meets in every field, by system."""
     catalog = thesis_catalog(run)
-    rows = [
-        (talk.model_name, catalog.candidates(pair.system.meta.get("constraints") or {}).how != "all fields")
-        for talk in simulate.iter_dialogues(run) for pair in talk.pairs()
-    ]  # fmt: skip
+    rows = []
+    for dialogue in simulate.iter_dialogues(run):
+        for pair in dialogue.pairs():
+            constraints = pair.system.meta.get("constraints") or {}
+            unmet = catalog.candidates(constraints).how != "all fields"
+            rows.append((dialogue.model_name, unmet))
     return pd.DataFrame(rows, columns=["model", "unmet"]).groupby("model", sort=False)["unmet"].mean()
 
 
-# The logs that each convention was published on, by their name in the file of published figures.
-_TAS = "topic_adaptation_score"
-_LOGS = {"thesis_grounded": "logs_50turns", "thesis_legacy": "logs_20turns"}
-
-
 def write_thresholds(config: evaluate.EvaluateConfig) -> tuple[list[Path], str]:
-    """Score a run under 27 settings of the thresholds; the grid's files, and the orders found in words."""
+    """Score a run under 27 settings of the thresholds; the grid's files, and the orders in words."""
     names = []
     for point in itertools.product(*THRESHOLDS.values()):
-        names.append(conventions.derived(config.chosen, dict(zip(THRESHOLDS, point, strict=True))).name)
-        evaluate.evaluate(config.changed(convention=names[-1], topics="", similarity="", cas_weights={}))
+        changed = dict(zip(THRESHOLDS, point, strict=True))
+        name = conventions.derived(config.chosen, changed).name
+        names.append(name)
+        evaluate.evaluate(config.changed(convention=name, topics="", similarity="", cas_weights={}))
     files = write_grid(THRESHOLDS, [{"run": config.run}], f"{config.run}-thresholds", names)
-    orders = Counter(" > ".join(_headline(config.run, name)[1].nlargest(99).index) for name in names)
-    told = "; ".join(f"{order} in {n}" for order, n in orders.most_common())
-    return files, f"order of systems under {len(names)} settings of the thresholds: {told}"
+    orders: Counter[str] = Counter()
+    for name in names:
+        ranked = headline(config.run, name).means.dropna().sort_values(ascending=False, kind="stable")
+        orders[" > ".join(ranked.index)] += 1
+    counts = "; ".join(f"{order} in {count}" for order, count in orders.most_common())
+    return files, f"order of systems under {len(names)} settings of the thresholds: {counts}"
 
 
 @PUBLISHED.register("thesis")
 def _published(run: str, convention: str) -> Mapping[str, Mapping[str, float]]:
     """The means that the thesis published, by system and metric; empty where a run is another study."""
-    place = datasets.get("thesis-published").in_mirror()
-    raw = paths.run_folder(simulate.STUDY, run) / simulate.RAW_CATALOG
+    file = datasets.get("thesis-published").in_mirror()
     log = _LOGS.get(convention)
-    imported = runs.entry(simulate.STUDY, run, "simulate")["parameters"].get("imported")
-    if not (place and log and imported and raw.is_file()):
+    if not file or not log or not _is_of_the_thesis(run):
         return {}
-    if tables.sha256(raw) not in {file.sha256 for file in datasets.get("opendialkg-movies").files}:
-        return {}
-    content: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
-    found: dict[str, Any] = content.get(log, {}).get("models", {})
-    if log == "logs_50turns":
-        found = {name: {**row, _TAS: row["context_adaptation_score"]} for name, row in found.items()}
-    return found
+    content = json.loads(file.read_text(encoding="utf-8"))
+    published: dict[str, dict[str, float]] = content.get(log, {}).get("models", {})
+    if convention == GROUNDED:
+        for means in published.values():
+            means["topic_adaptation_score"] = means["context_adaptation_score"]
+    return published
+
+
+def _is_of_the_thesis(run: str) -> bool:
+    """Whether a run was imported, with the catalogue of the published study."""
+    raw = paths.run_folder(simulate.STUDY, run) / simulate.RAW_CATALOG
+    parameters = runs.entry(simulate.STUDY, run, "simulate")["parameters"]
+    if not parameters.get("imported") or not raw.is_file():
+        return False
+    digests = [file.sha256 for file in datasets.get("opendialkg-movies").files]
+    return tables.sha256(raw) in digests

@@ -160,7 +160,7 @@ class ReplayedScorer(LegacyScorer):
 
     topics: ReplayedLda
 
-    def _asked(self, *_: Any) -> Callable[[str], tuple[str, ...]]:
+    def _topics_of(self, *_: Any) -> Callable[[str], tuple[str, ...]]:
         """The topics of a text, inferred when they are asked for."""
         self._learn(self.topics.every())
         return self.topics.of

@@ -11,10 +11,8 @@ import zlib
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from functools import cache, cached_property, lru_cache
-from itertools import chain, groupby
-from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +30,11 @@ Bag = tuple[tuple[int, int], ...]
 Topics = list[tuple[str, ...]]
 MODEL = "models/topics"
 TRAIN = "python -m crs_lib catalog topics --catalog FILE"
-_STARTS, _STEPS, _LEAST = 1009, 50, 0.1
+_STARTS = 1009  # fixed draws that inference begins with
+_STEPS = 50
+_LEAST = 0.1  # share of a topic below which a text has none
+_WORDS_AT_ONCE = 4096
+_UNKNOWN = -1
 _SMALL = np.finfo(np.float32).eps  # in the norm of φ: of topics that share a text the likelier word's wins
 _EDGES = str.maketrans(dict.fromkeys(',:;@#$%&?!*()[]{}<>"“”„‘’«»`', " "))
 _TOKEN = re.compile(r"([^\W\d_]{3,}?)(?:n't|'(?:s|m|d|ll|re|ve)?)?(?:\.'?)?")
@@ -71,7 +73,9 @@ def _tokens(text: str) -> list[str]:
 
 def _lemma(word: str, vocabulary: Container[str]) -> str:
     """The singular of a noun if the vocabulary has it and not the word itself; else the word."""
-    return word if word in vocabulary else _singular(word, vocabulary)
+    if word in vocabulary:
+        return word
+    return _singular(word, vocabulary)
 
 
 def _singular(word: str, vocabulary: Container[str]) -> str:
@@ -83,7 +87,9 @@ def _singular(word: str, vocabulary: Container[str]) -> str:
 @lru_cache(maxsize=100_000)
 def _one_of(word: str) -> str:
     """The singular of a plural; any other word itself."""
-    return str(_engine().singular_noun(word) or word) if word.endswith(_PLURAL_ENDS) else word
+    if not word.endswith(_PLURAL_ENDS):
+        return word
+    return str(_engine().singular_noun(word) or word)
 
 
 @cache
@@ -97,7 +103,12 @@ def admitted(topics: Iterable[str]) -> tuple[str, ...]:
     """The topics that the thesis let count: at most five, each once, in order: two letters or more, not
     generic, with a hint of the film domain or the stem of an emotion.
     """
-    return tuple(dict.fromkeys(filter(None, map(_tidy, topics))))[:MOST]
+    counted: dict[str, None] = {}
+    for topic in topics:
+        tidy = _tidy(topic)
+        if tidy:
+            counted[tidy] = None
+    return tuple(counted)[:MOST]
 
 
 @lru_cache(maxsize=100_000)
@@ -106,8 +117,13 @@ def _tidy(topic: str) -> str:
     tidy = topic.strip().lower()
     if len(tidy) < 2 or tidy in prompts.vocabulary("thesis", "generic"):
         return ""
-    is_named = any(hint in tidy for hint in _hints()) or STEMS.search(tidy)
-    return tidy if is_named else ""
+    if _hinted(tidy) or STEMS.search(tidy):
+        return tidy
+    return ""
+
+
+def _hinted(word: str) -> bool:
+    return any(hint in word for hint in _hints())
 
 
 def _heuristic(text: str) -> tuple[str, ...]:
@@ -125,8 +141,13 @@ def _worth(word: str) -> int:
     """What an occurrence of a word scores; 0 for a function word."""
     if word in function_words() or word in prompts.vocabulary("thesis", "short words"):
         return 0
+    worth = 1
+    if _hinted(word):
+        worth += 2
     stem = STEMS.search(word)
-    return 1 + 2 * any(hint in word for hint in _hints()) + 2 * bool(stem and stem.group() != "futur")
+    if stem and stem.group() != "futur":
+        worth += 2
+    return worth
 
 
 class TopicModel:
@@ -135,58 +156,55 @@ class TopicModel:
     def __init__(
         self, words: Sequence[str], exp_elog_beta: Floats, document_frequency: Sequence[int]
     ) -> None:
-        shape = exp_elog_beta.shape
-        if len(shape) != 2 or shape[1] != len(words):
-            problem = f"topic matrix of shape {shape} for {len(words)} words"
-            raise InputError(f"{problem}; expected (topics, words)")
-        if not (exp_elog_beta >= 0).all() or np.isinf(exp_elog_beta).any():
-            raise InputError("the topic matrix holds NaN, infinite or negative numbers; expected 0 or above")
-        self.words, self.document_frequency = tuple(words), tuple(document_frequency)
+        _check(exp_elog_beta, len(words))
+        self.words = tuple(words)
+        self.document_frequency = tuple(document_frequency)
         self.beta = np.ascontiguousarray(exp_elog_beta.T, dtype=np.float32)
         self.n_topics = exp_elog_beta.shape[0]
         self.alpha = 1 / self.n_topics
         self.number = {word: number for number, word in enumerate(self.words)}
         best = np.argsort(-exp_elog_beta, axis=1, kind="stable")[:, :MOST]
-        self.top_words = [tuple(self.words[i] for i in row) for row in best.tolist()]
+        self.top_words = []
+        for numbers in best.tolist():
+            self.top_words.append(tuple(self.words[number] for number in numbers))
         self._number_of = lru_cache(maxsize=200_000)(self._find)
 
     @classmethod
     @safety.reader("a topic model")
     def load(cls, folder: str | Path) -> "TopicModel":
         """Read a model's folder; InputError names what is missing and the command that makes a model."""
-        place = paths.given(folder)
+        path = paths.given(folder)
         try:
-            matrix = np.load(place / "exp_elog_beta.npy", allow_pickle=False)
-            lines = (place / "dictionary.tsv").read_text(encoding="utf-8").splitlines()
-            cells = (line.split("\t") for line in lines)
-            rows = sorted((int(number), word, int(df)) for number, word, df in cells)
+            matrix = np.load(path / "exp_elog_beta.npy", allow_pickle=False)
+            rows = _dictionary(path / "dictionary.tsv")
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise InputError(
-                f"no topic model (exp_elog_beta.npy and dictionary.tsv) in {paths.shown(place)} ({reason}); "
+                f"no topic model (exp_elog_beta.npy and dictionary.tsv) in {paths.shown(path)} ({reason}); "
                 f"train one with {TRAIN}, set CRS_MIRROR for the thesis's own, or take topics heuristic"
             ) from error
-        numbers, words, df = zip(*rows, strict=True) if rows else ((), (), ())
-        if numbers != tuple(range(len(rows))):
+        if [row.number for row in rows] != list(range(len(rows))):
             raise InputError("dictionary.tsv must number its words 0, 1, 2, … without a gap")
-        return cls(words, matrix, df)
+        return cls([row.word for row in rows], matrix, [row.document_frequency for row in rows])
 
     def save(self, folder: Path) -> None:
         """Write the two files, each atomically."""
         with tables.write_aside(folder / "exp_elog_beta.npy", "wb") as file:
             np.save(file, np.ascontiguousarray(self.beta.T))
-        rows = enumerate(zip(self.words, self.document_frequency, strict=True))
+        rows = zip(self.words, self.document_frequency, strict=True)
         with tables.write_aside(folder / "dictionary.tsv") as file:
-            file.writelines(f"{number}\t{word}\t{df}\n" for number, (word, df) in rows)
+            for number, (word, document_frequency) in enumerate(rows):
+                file.write(f"{number}\t{word}\t{document_frequency}\n")
 
     def bag(self, text: str) -> Bag:
         """The model's words in a text: number and count, ascending."""
-        numbers = map(self._number_of, _pieces(text))
-        return tuple(sorted(Counter(number for number in numbers if number >= 0).items()))
+        counts = Counter(map(self._number_of, _pieces(text)))
+        counts.pop(_UNKNOWN, None)
+        return tuple(sorted(counts.items()))
 
     def _find(self, piece: str) -> int:
         """The number of the model's word that a piece of text is, -1 for none."""
-        return self.number.get(_lemma(_token_of(piece), self.number), -1)
+        return self.number.get(_lemma(_token_of(piece), self.number), _UNKNOWN)
 
     def shares(self, bags: Sequence[Bag], starts: Sequence[int]) -> Floats:
         """Topic shares of bags of words, (bags, topics), rows sum to 1; an empty bag is uniform. The
@@ -194,13 +212,17 @@ class TopicModel:
         of the fixed draws from Gamma(100, 0.01) each bag begins.
         """
         out = np.full((len(bags), self.n_topics), 1 / self.n_topics, dtype=np.float32)
-        filled = sorted((len(bag), row) for row, bag in enumerate(bags) if bag)
-        for length, group in groupby(filled, key=itemgetter(0)):
-            rows, size = [row for _, row in group], max(1, 4096 // length)
-            for part in (rows[start : start + size] for start in range(0, len(rows), size)):
-                both = np.array([bags[row] for row in part], dtype=np.int64)
+        by_length: dict[int, list[int]] = {}
+        for row, bag in enumerate(bags):
+            if bag:
+                by_length.setdefault(len(bag), []).append(row)
+        for length, rows in by_length.items():
+            size = max(1, _WORDS_AT_ONCE // length)
+            for start in range(0, len(rows), size):
+                part = rows[start : start + size]
+                entries = np.array([bags[row] for row in part], dtype=np.int64)
                 begin = self._starts[[starts[row] for row in part]]
-                gamma = self.infer(both[:, :, 0], both[:, :, 1].astype(np.float32), begin)
+                gamma = self.infer(entries[:, :, 0], entries[:, :, 1].astype(np.float32), begin)
                 out[part] = gamma / gamma.sum(axis=1, keepdims=True)
         return out
 
@@ -223,15 +245,19 @@ class TopicModel:
             moving = np.abs(new - before).mean(axis=1) >= np.float32(0.001)
             if not moving.any():
                 break
-            active, counts, beta = active[moving], counts[moving], beta[moving]
+            active = active[moving]
+            counts = counts[moving]
+            beta = beta[moving]
             theta = _exp_elog(new[moving])
         return gamma
 
     def topics(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
         """The five words of each text's most probable topic; none where no topic has a share of 0.1."""
         # A text takes the same fixed start in every process. (The thesis drew a new one per call.)
-        starts = (zlib.crc32(text.encode("utf-8", "surrogatepass")) % _STARTS for text in texts)
-        pairs = list(zip(map(self.bag, texts), starts, strict=True))
+        pairs = []
+        for text in texts:
+            start = zlib.crc32(text.encode("utf-8", "surrogatepass")) % _STARTS
+            pairs.append((self.bag(text), start))
         distinct = [pair for pair in dict.fromkeys(pairs) if pair[0]]
         shares = self.shares([bag for bag, _ in distinct], [start for _, start in distinct])
         words: dict[tuple[Bag, int], tuple[str, ...]] = {}
@@ -240,6 +266,32 @@ class TopicModel:
             if float(row[topic]) >= _LEAST:
                 words[pair] = self.top_words[topic]
         return [words.get(pair, ()) for pair in pairs]
+
+
+class _Word(NamedTuple):
+    """A row of ``dictionary.tsv``."""
+
+    number: int
+    word: str
+    document_frequency: int
+
+
+def _dictionary(path: Path) -> list[_Word]:
+    """The words of a model, by number; ValueError for a row that is not of three cells."""
+    rows = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        number, word, document_frequency = line.split("\t")
+        rows.append(_Word(int(number), word, int(document_frequency)))
+    return sorted(rows)
+
+
+def _check(matrix: Floats, n_words: int) -> None:
+    """InputError for a matrix that is none of topics and words."""
+    shape = matrix.shape
+    if len(shape) != 2 or shape[1] != n_words:
+        raise InputError(f"topic matrix of shape {shape} for {n_words} words; expected (topics, words)")
+    if not (matrix >= 0).all() or np.isinf(matrix).any():
+        raise InputError("the topic matrix holds NaN, infinite or negative numbers; expected 0 or above")
 
 
 def _exp_elog(gamma: Floats) -> Floats:
@@ -258,19 +310,33 @@ def train(
     from sklearn.decomposition import LatentDirichletAllocation
     from sklearn.feature_extraction.text import CountVectorizer
 
-    common = function_words()
-    cut = [[word for word in _tokens(plot) if word not in common] for plot in plots]
-    seen = set(chain.from_iterable(cut))
-    texts = [[_singular(word, seen) for word in words] for words in cut]
-    df = Counter(chain.from_iterable(map(set, texts)))
-    vocabulary = sorted(word for word, n in df.items() if least <= n <= len(plots) / 2)
+    texts = _lemmatised(plots)
+    frequency: Counter[str] = Counter()
+    for words in texts:
+        frequency.update(set(words))
+    vocabulary = sorted(word for word, n in frequency.items() if least <= n <= len(plots) / 2)
     if len(vocabulary) < n_topics:
         few = f"only {len(vocabulary)} words occur in {least} to 50% of the {len(plots)} plots"
         raise InputError(f"{few}; too few for {n_topics} topics, ask for fewer topics")
     counts = CountVectorizer(analyzer=list, vocabulary=vocabulary, dtype=np.float64).transform(texts)
     model = LatentDirichletAllocation(n_topics, max_iter=passes, random_state=seed, learning_method="batch")
     exp_elog_beta = _exp_elog(model.fit(counts).components_).astype(np.float32)
-    return TopicModel(vocabulary, exp_elog_beta, [df[word] for word in vocabulary])
+    return TopicModel(vocabulary, exp_elog_beta, [frequency[word] for word in vocabulary])
+
+
+def _lemmatised(plots: Sequence[str]) -> list[list[str]]:
+    """The words of each plot without function words; a plural gives way to a singular that some plot has."""
+    common = function_words()
+    cut = []
+    vocabulary: set[str] = set()
+    for plot in plots:
+        words = [word for word in _tokens(plot) if word not in common]
+        cut.append(words)
+        vocabulary.update(words)
+    texts = []
+    for words in cut:
+        texts.append([_singular(word, vocabulary) for word in words])
+    return texts
 
 
 class TopicExtractor(Protocol):
@@ -283,8 +349,8 @@ class TopicExtractor(Protocol):
 
 def create(spec: str, *, model: str | Path | None = None, llm: "str | LLM" = "") -> TopicExtractor:
     """The topic extractor of a name (``model``: folder of ``lda``); InputError for one that is not there."""
-    made: TopicExtractor = TOPICS.create(spec, model=model, llm=llm)
-    return made
+    extractor: TopicExtractor = TOPICS.create(spec, model=model, llm=llm)
+    return extractor
 
 
 def trained_model() -> Path:
@@ -300,11 +366,15 @@ def _default_model() -> Path:
 
 def vocabulary_of(catalog: str | Path) -> Path | None:
     """The features of the thesis's sentence space, for the thesis's own catalogue where a mirror has them."""
-    folder, place = datasets.get("thesis-reference").in_mirror(), Path(catalog).expanduser()
-    if not folder or place.suffix != ".json" or not place.is_file():
+    folder = datasets.get("thesis-reference").in_mirror()
+    file = Path(catalog).expanduser()
+    if not folder or file.suffix != ".json" or not file.is_file():
         return None
-    path, known = folder / "tfidf_vocabulary_4096.txt", datasets.get("opendialkg-movies").files
-    return path if path.is_file() and tables.sha256(place) in {file.sha256 for file in known} else None
+    vocabulary = folder / "tfidf_vocabulary_4096.txt"
+    digests = {source.sha256 for source in datasets.get("opendialkg-movies").files}
+    if vocabulary.is_file() and tables.sha256(file) in digests:
+        return vocabulary
+    return None
 
 
 @TOPICS.register("lda", model=True)
@@ -361,7 +431,9 @@ class _Llm:
 
     def topics(self, texts: Sequence[str]) -> Topics:
         """The topics of every text; blank texts are not asked about."""
-        said = list(dict.fromkeys(text for text in texts if text.strip()))
-        replies = self._ask.lists("movies/topics", said, ["topics"], MOST, most=MOST)
-        topics = {text: admitted(reply["topics"]) for text, reply in zip(said, replies, strict=True)}
+        distinct = [text for text in dict.fromkeys(texts) if text.strip()]
+        replies = self._ask.lists("movies/topics", distinct, ["topics"], MOST, most=MOST)
+        topics = {}
+        for text, reply in zip(distinct, replies, strict=True):
+            topics[text] = admitted(reply["topics"])
         return [topics.get(text, ()) for text in texts]
