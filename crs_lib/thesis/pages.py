@@ -69,7 +69,7 @@ def load(config: simulate.ImportConfig, judge_scores: str = "") -> LoadedLogs:
     return LoadedLogs(imported, judge.adopt(config.run, judge_scores))
 
 
-class Headline(NamedTuple):
+class _Headline(NamedTuple):
     """A convention's primary outcome, and its mean by system."""
 
     outcome: str
@@ -81,12 +81,12 @@ class Headline(NamedTuple):
         return layout.lower(self.outcome)
 
 
-def headline(run: str, convention: str) -> Headline:
+def _headline(run: str, convention: str) -> _Headline:
     """The primary outcome of a convention that the run is scored under."""
     table = evaluate.read(run, "model_metrics", convention)
     outcome = layout.outcomes(convention)[0]
     rows = table[table["metric"] == outcome]
-    return Headline(outcome, rows.set_index("model")["mean"].astype(float))
+    return _Headline(outcome, rows.set_index("model")["mean"].astype(float))
 
 
 def evaluate_all(run: str, names: Sequence[str]) -> pd.DataFrame:
@@ -94,7 +94,7 @@ def evaluate_all(run: str, names: Sequence[str]) -> pd.DataFrame:
     columns: dict[str, pd.Series] = {}
     for name in names:
         evaluate.evaluate(evaluate.EvaluateConfig(run=run, convention=name))
-        first = headline(run, name)
+        first = _headline(run, name)
         ranks = first.means.rank(ascending=first.lower_is_better, method="min")
         cells = first.means.map("{:.3f} ".format) + ranks.map("({:.0f})".format)
         title = f"{base.get(first.outcome).label}, {name}"
@@ -106,7 +106,7 @@ def leaders(run: str, names: Sequence[str]) -> list[str]:
     """The system that leads each convention's headline, as "system under convention"; or none."""
     sentences = []
     for name in names:
-        first = headline(run, name)
+        first = _headline(run, name)
         if not first.means.notna().any():
             continue
         best = first.means.idxmin() if first.lower_is_better else first.means.idxmax()
@@ -248,7 +248,7 @@ def write_thresholds(config: evaluate.EvaluateConfig) -> tuple[list[Path], str]:
     files = write_grid(THRESHOLDS, [{"run": config.run}], f"{config.run}-thresholds", names)
     orders: Counter[str] = Counter()
     for name in names:
-        ranked = headline(config.run, name).means.dropna().sort_values(ascending=False, kind="stable")
+        ranked = _headline(config.run, name).means.dropna().sort_values(ascending=False, kind="stable")
         orders[" > ".join(ranked.index)] += 1
     counts = "; ".join(f"{order} in {count}" for order, count in orders.most_common())
     return files, f"order of systems under {len(names)} settings of the thresholds: {counts}"

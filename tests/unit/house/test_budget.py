@@ -13,8 +13,9 @@ from tests.helpers.house import FRONTS, MODULES, PACKAGE, ROOT, tree
 HELPERS = ROOT / "tests" / "helpers"
 # What is still above its budget, with the figure it has (room, figure): a number here may only fall, and goes once it is within.
 REACHED = HELPERS / "budget_reached.tsv"
-# Public names rose from 1,127 when no signature named a private class any more.
-PUBLIC, FRONT_DOOR, SETTINGS, COMMANDS, COMMAND_GROUPS = 1_410, 160, 20, 26, 6
+# Public names rose from 1,127 when no signature named a private class any more, and again with the forms of files and
+# servers that are read.
+PUBLIC, FRONT_DOOR, SETTINGS, COMMANDS, COMMAND_GROUPS = 1_470, 160, 20, 26, 6
 
 
 def rooms_of(root):
