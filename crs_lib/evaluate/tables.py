@@ -136,7 +136,7 @@ def write(scored: Iterator[Scores], target: Callable[[str], Path], origin: Prove
 def model_metrics(sessions: pd.DataFrame, metrics: Sequence[str], columns: Mapping[str, str]) -> pd.DataFrame:
     """One row a model and metric: mean over sessions, 95 % bootstrap interval, n and n missing. Sessions are
     resampled by scenario (the session's number), so that the interval is that of the unit of inference; those
-    of costs are :func:`crs_lib.stats.cost_interval`. A metric that no session defines has a null mean and n
+    of costs are :func:`crs_lib.stats.mean_interval`. A metric that no session defines has a null mean and n
     0; ``mark``: which may not rank systems, why an interval or a share is missing. ``columns`` are added.
     """
     models = list(dict.fromkeys(sessions["model"]))
@@ -158,8 +158,11 @@ def model_metrics(sessions: pd.DataFrame, metrics: Sequence[str], columns: Mappi
 def _costs(sessions: pd.DataFrame, metric: base.Metric) -> list[dict[str, Any]]:
     """The rows of a metric of primary windows: one window a scenario."""
     rows = []
+    limits = stats.Range(metric.low, metric.high)
     for system, own in sessions.groupby("model", sort=False):
-        interval = _ratio(own, *metric.ratio) if metric.ratio else stats.cost_interval(own[metric.name])
+        interval = stats.mean_interval(own[metric.name], limits=limits)
+        if metric.ratio:
+            interval = _ratio(own, *metric.ratio)
         mark = _mark(own, metric, interval)
         row = {"system": system, "mean": interval.value, "low": interval.low, "high": interval.high}
         rows.append(row | {"n": interval.n, "n_missing": len(own) - interval.n, "mark": mark})

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from crs_lib.figures import style
 from crs_lib.figures.base import NoDataError, figure, require, systems_of
 from crs_lib.metrics.gain import ABLE
-from crs_lib.stats import cost_interval
+from crs_lib.stats import mean_interval
 
 _FEWEST = 3  # scenarios that a region needs
 _STRAIGHT = ["straight_gain", "shift_cost"]
@@ -42,7 +42,7 @@ def _ability_adaptation(shifts: pd.DataFrame) -> Any:
         if len(values) < _FEWEST:
             continue
         shown.append(name)
-        talk = cost_interval(by_scenario(windows, name, ["conversation_cost"]).to_numpy().ravel())
+        talk = mean_interval(by_scenario(windows, name, ["conversation_cost"]).to_numpy().ravel())
         beside.plot([talk.low, talk.high], [height, height], color=look.colour, linewidth=1)
         beside.plot(talk.value, height, zorder=3, **style.marked(look))
         if values[:, 0].mean() >= ABLE:

@@ -17,7 +17,7 @@ DETECTED = "detected"  # the type of shifts that no log tells and the convention
 _SMALL = {"ha": "center", "va": "center", "fontsize": style.SMALL}
 
 
-class Board:
+class _Board:
     """A page in centimetres, origin at the lower left, on which boxes and arrows are placed."""
 
     def __init__(self, axes: Any, height: float) -> None:
@@ -95,7 +95,7 @@ def _system_overview(roles: pd.DataFrame) -> Any:
     drawing, panel = style.single(height / 2.54)
     drawing.set_layout_engine("none")
     panel.set_position((0, 0, 1, 1))
-    board = Board(panel, height)
+    board = _Board(panel, height)
     heights = (2 * deep + 3.1, deep + 2.0, 0.9)
     for y, row in zip(heights, _ROWS, strict=True):
         for x, box in zip(_COLUMNS, row, strict=True):
@@ -105,7 +105,7 @@ def _system_overview(roles: pd.DataFrame) -> Any:
     return drawing
 
 
-def _join(board: Board, heights: Sequence[float], deep: float) -> None:
+def _join(board: _Board, heights: Sequence[float], deep: float) -> None:
     """The arrows between the boxes of the overview."""
     high, middle, low = heights
     half = deep / 2
@@ -163,7 +163,7 @@ def _dataset_attributes(catalogue_fields: pd.DataFrame) -> Any:
 
 def _steps(axes: Any, boxes: Sequence[str], height: float) -> None:
     """Boxes from the left to the right with an arrow between two of them."""
-    board = Board(axes, height)
+    board = _Board(axes, height)
     width = _PAGE / len(boxes)
     for index, text in enumerate(boxes):
         kind = "code" if index else "data"

@@ -13,7 +13,6 @@ from crs_lib.figures.base import NoDataError, figure, filled, require, shown_in
 from crs_lib.stats import bootstrap_estimates
 
 PREFIX = "judge_"  # of the columns of :func:`with_judges`
-_MOST_PAIRS = 45  # that fit on a page
 _TILTED = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
 
 
@@ -115,53 +114,30 @@ def within_correlations(results: pd.DataFrame, metrics: Sequence[str]) -> pd.Dat
 
 @figure(title="Paired differences between systems")
 def _paired_effects(paired_effects: pd.DataFrame) -> Any:
-    """A forest plot: mean paired difference of each pair with its interval, the smallest effect shaded.
+    """A forest plot: the mean paired difference of every declared contrast, higher system minus lower.
 
-    Pairs are ordered by the difference and read "a − b". Where they do not fit on a page, those of the plan
-    are shown, or the neighbours in rank where the plan has too many.
-
-    Caption: Paired differences in {primary} with 95 % intervals and the smallest difference that matters (n =
-        {n_sessions} scenarios met by {n_systems} systems, resampled).
+    Caption: Paired differences in {primary} of the declared contrasts, the higher system minus the lower:
+        means with 95 % intervals over n = {n_sessions} scenarios, and the smallest difference that matters.
     """
-    filled(paired_effects, ["outcome", "a", "b", "diff", "low", "high", "declared", "neighbours", "smallest"])
-    table = on_a_page(paired_effects)
+    columns = ["outcome", "a", "b", "diff", "low", "high", "smallest", "n_sessions"]
+    table = filled(paired_effects, columns).sort_values("diff", ascending=False, kind="stable")
     smallest = float(table["smallest"].iloc[0])
-    drawing, panel = style.single(max(1.9, 0.9 + 0.165 * len(table)))
+    drawing, panel = style.single(max(1.9, 0.9 + 0.2 * len(table)))
     panel.axvspan(-smallest, smallest, color=style.GRID, alpha=0.8, linewidth=0)
     panel.axvline(0, color=style.FAINT, linewidth=0.8)
     for height, row in enumerate(table.itertuples()):
-        inside = style.INK if row.declared else "white"
         style.interval(panel, height, row.low, row.high, style.INK, caps=0.2)
-        panel.plot(row.diff, height, "s", color=style.INK, markerfacecolor=inside, markersize=4, mew=1)
+        panel.plot(row.diff, height, "s", color=style.INK, markersize=4)
         text = f"{row.diff:z.2f} [{row.low:z.2f}, {row.high:z.2f}]"
         style.beside(panel, height, text.replace("-", "−"))
     first = style.labels([str(name) for name in table["a"]], 18)
     second = style.labels([str(name) for name in table["b"]], 18)
-    panel.set_yticks(range(len(table)), [f"{a} − {b}" for a, b in zip(first, second, strict=True)])
-    panel.set(ylim=(len(table) - 0.4, -0.6), ylabel="pair of systems")
+    names = [f"{a} − {b}" for a, b in zip(first, second, strict=True)]
+    panel.set_yticks(range(len(table)), names)
+    panel.set(ylim=(len(table) - 0.4, -0.6), ylabel="contrast")
     panel.set(xlabel=f"difference in {style.titled(str(table['outcome'].iloc[0]))}")
     panel.tick_params(axis="y", length=0)
     panel.grid(axis="x")
-    style.note(drawing, _of_pairs(table, len(paired_effects) - len(table)))
+    shaded = f"Shaded: less than the smallest difference that matters ({smallest:g})"
+    style.note(drawing, f"{shaded}; lines: 95 % intervals; n = {int(table['n_sessions'].max())} scenarios.")
     return drawing
-
-
-def _of_pairs(table: pd.DataFrame, left_out: int) -> str:
-    """The small print under the paired differences."""
-    parts = [f"Shaded: less than the smallest difference that matters ({table['smallest'].iloc[0]:g})"]
-    if not table["declared"].all():
-        parts.append("filled: declared in the plan")
-    if left_out:
-        parts.append(f"{left_out} other pairs are left out")
-    parts.append(f"lines: 95 % intervals; n = {int(table['n_sessions'].max())} scenarios.")
-    return "; ".join(parts)
-
-
-def on_a_page(table: pd.DataFrame) -> pd.DataFrame:
-    """All pairs, the declared ones, or the neighbours in rank: the first that fits; by difference."""
-    if len(table) > _MOST_PAIRS:
-        declared = table["declared"].astype(bool)
-        if not 0 < declared.sum() <= _MOST_PAIRS:
-            declared = table["neighbours"].astype(bool)
-        table = table[declared]
-    return table.sort_values("diff", ascending=False, kind="stable")

@@ -139,11 +139,11 @@ class Comparison:
         shifts = self.shifts[self.shifts["model"] == name].dropna(subset=["shift_cost", "straight_gain"])
         if shifts.empty:
             return f"{name} has no conversation with a change of mind that could be scored."
-        gain = stats.cost_interval(shifts["straight_gain"])
+        gain = stats.mean_interval(shifts["straight_gain"])
         if name in self.tests.unable:
             little = f"{name} gains {signed(gain.value)} with users who never change their minds"
             return f"{little}: that is too little to lose anything, and its shift cost says nothing."
-        cost = findings.pays(stats.cost_interval(shifts["shift_cost"]))
+        cost = findings.pays(stats.mean_interval(shifts["shift_cost"]))
         return f"At a change of mind {name}, whose gain with straight users is {gain}, {cost}."
 
     def _contrast(self, row: Mapping[Any, Any]) -> str:
@@ -152,7 +152,7 @@ class Comparison:
         if verdict == NOT_COMPARED:
             return f"{a} and {b} are not compared: {row['note']}."
         size = f"their shift costs differ by {Estimate.of(row, 'diff')}"
-        test = f"Wilcoxon {p_in_words(row['p_wilcoxon_adjusted'])} after Holm"
+        test = f"{p_in_words(row['p_adjusted'])} after Holm"
         margin = self.plan.smallest_effect
         if verdict == EQUIVALENT:
             return f"{a} and {b} adapt equally within ±{margin:g} of gain: {size} ({test})."

@@ -12,10 +12,11 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import evaluate, figures, runs, simulate
+from crs_lib import evaluate, figures, runs, simulate, stats
 from crs_lib import judge as judging
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import paths, prompts, safety, tables
+from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Registry
 from crs_lib.figures import NoDataError, layout, stability
 from crs_lib.figures import base as registered
@@ -25,7 +26,7 @@ from crs_lib.judge import run as judge_records
 from crs_lib.metrics import base
 from crs_lib.report import statistics
 from crs_lib.simulate.scenarios import CALM
-from crs_lib.stats import Design, cost_interval
+from crs_lib.stats.estimate import NOT_COMPARED
 from crs_lib.stats.plan import Plan
 
 _WIDE, _NARROW = 26, 22  # characters of a line in a box
@@ -134,38 +135,30 @@ def _power(run: str, convention: str, plan: Plan | None) -> pd.DataFrame:
 
 @TABLES.register("paired_effects")
 def _paired_effects(run: str, convention: str, plan: Plan | None) -> pd.DataFrame:
-    """Paired differences of a plan's primary outcome, a row a pair: a, b, diff, low and high (95 %).
+    """Paired differences in a plan's primary outcome, a row a contrast: a, b, diff, low and high (95 %).
 
-    Declared pairs keep the plan's order, others read "higher minus lower"; ``neighbours`` are next to each
-    other by mean. Raises NoDataError where nothing is comparable.
+    Read "higher minus lower". Contrasts that cannot be compared are left out; NoDataError where none is left.
     """
     name = evaluate.convention_of(run, convention)
     scores = _scores(run, name)
     plan = _plan(plan, scores, name)
-    outcome = plan.primary_outcome
-    declared = set() if plan.all_pairs else set(plan.contrasts)
-    scored = scores[scores[outcome].notna()]
-    order = list(scored.groupby("system")[outcome].mean().sort_values().index)
-    if len(order) < 2:
-        raise NoDataError(f"fewer than 2 systems have {outcome}; there is nothing to compare")
-    if Design().independent(scored):
-        raise NoDataError("systems met different users: there are no paired differences")
-    means = scored.groupby(["system", "scenario"], as_index=False)[outcome].mean()
+    try:
+        tests = stats.battery(scores, plan.changed(resamples=1)).declared
+    except InputError as error:
+        raise NoDataError(f"nothing can be compared: {error}") from error
+    compared = tests[(tests["verdict"] != NOT_COMPARED) & tests["low"].notna()]
+    if compared.empty:
+        raise NoDataError(f"no declared contrast can be compared in {plan.primary_outcome}")
     rows = []
-    for pair in Design(value=outcome).differences(means, least=0):
-        a, b = pair.a, pair.b
-        gap = cost_interval(pair.values)
-        if gap.reason:
-            continue
-        if (b, a) in declared or ((a, b) not in declared and gap.value < 0):
+    for row in compared.to_dict("records"):
+        gap = stats.Estimate.of(row, "diff")
+        a, b = row["a"], row["b"]
+        if gap.value < 0:
             a, b, gap = b, a, gap.turned
-        beside = abs(order.index(a) - order.index(b)) == 1
-        rows.append((a, b, *gap[:3], len(pair.both), pair.missing, (a, b) in declared, beside))
-    if not rows:
-        raise NoDataError(f"no two systems share two scenarios with {outcome}; nothing can be compared")
-    columns = ["a", "b", "diff", "low", "high", "n_sessions", "n_missing", "declared", "neighbours"]
-    table = pd.DataFrame(rows, columns=columns)
-    return table.assign(outcome=outcome, smallest=plan.smallest_effect, n_systems=len(order))
+        rows.append((a, b, *gap[:3], int(row["n"]), int(row["n_missing"])))
+    table = pd.DataFrame(rows, columns=["a", "b", "diff", "low", "high", "n_sessions", "n_missing"])
+    facts = {"outcome": plan.primary_outcome, "smallest": plan.smallest_effect}
+    return table.assign(**facts, n_systems=scores["system"].nunique())
 
 
 @TABLES.register("judge_means")

@@ -32,10 +32,10 @@ def adaptation(shifts: pd.DataFrame) -> str:
     first = shifts[shifts["primary"].astype(bool)].dropna(subset=_ARMS).astype({"model": str})
     gains, costs = {}, {}
     for name, part in first.groupby("model", sort=False):
-        gain = stats.cost_interval(part["straight_gain"])
+        gain = stats.mean_interval(part["straight_gain"])
         if gain.value >= ABLE:
             gains[str(name)] = gain
-            costs[str(name)] = stats.cost_interval(part["shift_cost"])
+            costs[str(name)] = stats.mean_interval(part["shift_cost"])
     if not costs:
         return f"No system has a gain of {ABLE:g} with straight users, so none has anything to lose."
     worst = max(costs, key=lambda name: costs[name].value)

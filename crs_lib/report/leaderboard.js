@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const { able, few, enough, alike, reach, t } = data.rule;
+  const { able, fewest, reach, t } = data.rule;
   const get = (id) => document.getElementById(id);
   const make = (tag, text, kind) => {
     const node = document.createElement(tag);
@@ -12,17 +12,15 @@
   const mean = (values) => values.reduce((sum, one) => sum + one, 0) / values.length;
   const number = (value) => (Math.abs(value) < 0.005 ? 0 : value).toFixed(2).replace("-", "−");
 
-  /* The t interval of a mean; a cost gets two made-up users where more than two thirds are alike, as in
-     crs_lib.stats.cost_interval. */
-  const interval = (values, rare) => {
-    const known = [...values].sort((a, b) => a - b), n = known.length;
-    const middle = (known[(n - 1) >> 1] + known[n >> 1]) / 2;
-    const differ = known.filter((one) => Math.abs(one - middle) > alike).length;
-    const wide = rare && differ < n / 3 ? [...known, middle - reach, middle + reach] : known;
-    const centre = mean(wide), free = wide.length - 1;
-    const spread = Math.sqrt(wide.reduce((sum, one) => sum + (one - centre) ** 2, 0) / free);
-    const none = n < 2 || (rare && differ < few && n < enough) || !(spread > 0);
-    return { mean: n ? mean(known) : NaN, n, half: none ? NaN : t[Math.min(free, t.length) - 1] * spread / Math.sqrt(wide.length) };
+  /* The interval of a mean with a made-up user on the side of each end, as in crs_lib.stats.bounded. */
+  const interval = (values) => {
+    const n = values.length, middle = mean(values);
+    const squares = values.reduce((sum, one) => sum + (one - middle) ** 2, 0);
+    const error = Math.sqrt((squares + (n / (n + 1)) * reach ** 2) / n / (n + 1));
+    const same = values.every((one) => one === values[0]);
+    const none = n < fewest ? `${n} users` : same ? `the same for all ${n}` : "";
+    const half = none ? NaN : reach / (n + 1) + t[Math.min(n, t.length) - 1] * error;
+    return { mean: n ? middle : NaN, n, none, half };
   };
 
   /* Rows are [system, user, kind of user, gain, cost, catalogue]; null where undefined. */
@@ -32,7 +30,7 @@
     for (const name of names) {
       const mine = rows.filter((row) => row[0] === name && row[3] !== null && row[4] !== null);
       const taken = systems.some((one) => one.name === name);
-      const gain = interval(mine.map((row) => row[3]), false), cost = interval(mine.map((row) => row[4]), true);
+      const gain = interval(mine.map((row) => row[3])), cost = interval(mine.map((row) => row[4]));
       const users = new Map(mine.map((row) => [row[1], row]));
       if (mine.length) systems.push({ name: taken ? `${name} (${run})` : name, run, users, gain, cost, own: !data.runs[run] });
     }
@@ -47,7 +45,7 @@
   const told = (a, b) => {
     const both = [...a.users.keys()].filter((user) => b.users.has(user));
     const same = both.length > 1 && both.every((user) => [2, 5].every((at) => a.users.get(user)[at] === b.users.get(user)[at]));
-    const paired = interval(both.map((user) => a.users.get(user)[4] - b.users.get(user)[4]), true);
+    const paired = interval(both.map((user) => a.users.get(user)[4] - b.users.get(user)[4]));
     const apart = { mean: a.cost.mean - b.cost.mean, half: Math.hypot(a.cost.half, b.cost.half) };
     const { mean: gap, half } = same ? paired : apart;
     return Math.abs(gap) > half ? Math.sign(gap) : 0;
@@ -56,7 +54,7 @@
   const cell = (found, from, to) => {
     const node = make("td", number(found.mean), "value");
     const known = !Number.isNaN(found.half);
-    node.append(make("small", known ? `${number(found.mean - found.half)} to ${number(found.mean + found.half)}` : "too few differ"));
+    node.append(make("small", known ? `${number(found.mean - found.half)} to ${number(found.mean + found.half)}` : found.none));
     const bar = make("span", undefined, "bar"), at = (value) => 100 * Math.min(1, Math.max(0, (value - from) / (to - from)));
     const line = make("i"), dot = make("b");
     line.style.left = `${at(found.mean - (found.half || 0))}%`;

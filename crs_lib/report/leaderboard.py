@@ -12,7 +12,8 @@ from crs_lib.core import tables
 from crs_lib.core.errors import InputError
 from crs_lib.metrics.gain import ABLE
 from crs_lib.report import page
-from crs_lib.stats.estimate import ALIKE, ENOUGH, FEW, REACH
+from crs_lib.stats.bounded import REACH
+from crs_lib.stats.estimate import FEWEST
 
 _MOST = 500  # degrees of freedom that the page can look up
 
@@ -23,7 +24,7 @@ def leaderboard(runs: Sequence[str], out: Path) -> Path:
     Raises RunError for a run without scores and InputError for one without straight users.
     """
     quantiles = scipy.stats.t.ppf(0.975, range(1, _MOST)).round(4).tolist()
-    rule = {"able": ABLE, "few": FEW, "enough": ENOUGH, "alike": ALIKE, "reach": REACH, "t": quantiles}
+    rule = {"able": ABLE, "fewest": FEWEST, "reach": REACH, "t": quantiles}
     title = "Who follows? A leaderboard"
     data = {"title": title, "runs": {run: _costs(run) for run in runs}, "rule": rule}
     return tables.write_whole(out, page.scripted("leaderboard", title, ["tables.css", "report.css"], data))

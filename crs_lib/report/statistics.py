@@ -17,7 +17,7 @@ from crs_lib.figures.recovery import waiting
 from crs_lib.metrics.base import LOWER
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.simulate import voices
-from crs_lib.stats import Battery, Design, Estimate, cost_interval, p_in_words
+from crs_lib.stats import Battery, Design, Estimate, mean_interval, p_in_words
 from crs_lib.stats.estimate import VERDICTS, signed
 from crs_lib.stats.mixed import mixed_model
 from crs_lib.stats.plan import CONFIRMATORY, EXPLORATORY, Plan, read_plan
@@ -95,12 +95,19 @@ def _with_outcomes(plan: Plan, convention: str, scores: pd.DataFrame | None) -> 
         if ability not in scores:
             ability = ""
     lower = [name for name in declared if metrics.get(name).direction == LOWER]
+    ranges = {}
+    for name in declared:
+        metric = metrics.get(name)
+        limits = stats.Range(metric.low, metric.high)
+        if limits.finite:
+            ranges[name] = limits
     if declared[0] != plan.primary_outcome:
         ability = ""
     return plan.changed(
         primary_outcome=declared[0],
         secondary_outcomes=declared[1:],
         lower_is_better=tuple(lower),
+        ranges=ranges,
         ability=ability,
     )
 
@@ -153,7 +160,7 @@ def _whole_cell(value: object) -> object:
 def confirmatory(pairwise: pd.DataFrame) -> pd.DataFrame:
     """The declared contrasts on the primary outcome: difference, interval, both tests corrected, verdict."""
     declared = pairwise[pairwise["family"] == CONFIRMATORY]
-    tests = ["p_wilcoxon_adjusted", "p_brunner_munzel_adjusted", "p_equivalent_adjusted"]
+    tests = ["p_adjusted", "p_equivalent_adjusted"]
     return tidy(declared.reindex(columns=["a", "b", "diff", "low", "high", *tests, "verdict", "n"]))
 
 
@@ -166,9 +173,7 @@ def contrast_sentences(battery: Battery) -> list[str]:
         if pd.isna(row["diff"]) or row["verdict"] == "not compared":
             sentences.append(f"{pair}{note}.")
             continue
-        test = f"Wilcoxon {p_in_words(row['p_wilcoxon_adjusted'])}"
-        if "p_brunner_munzel_adjusted" in row:
-            test = f"Brunner–Munzel {p_in_words(row['p_brunner_munzel_adjusted'])}"
+        test = f"difference {p_in_words(row['p_adjusted'])}"
         alike = p_in_words(row["p_equivalent_adjusted"])
         tests = f"{test}, equivalence {alike}, corrected by {row['adjustment']}; {int(row['n'])} scenarios"
         sentences.append(f"{pair}, {Estimate.of(row, 'diff')} ({tests}{note}).")
@@ -209,7 +214,7 @@ def costs_by_type(shifts: pd.DataFrame) -> pd.DataFrame:
 
     ``refine`` is the control of the design and no change of mind; ``misfit`` is the part of the cost at first
     shifts that replies with films explain; windows of open scope have a column of their own. In brackets the
-    most scenarios of a column; no interval where too few differ (:func:`crs_lib.stats.cost_interval`). A note
+    most scenarios of a column; no interval where too few differ (:func:`crs_lib.stats.mean_interval`). A note
     without straight users.
     """
     if "shift_cost" not in shifts or shifts["shift_cost"].isna().all():
@@ -229,7 +234,7 @@ def costs_by_type(shifts: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame({"system": ordered["model"].unique()})
     for name, part, value in columns:
         costs = part.groupby(["model", "session_id"])[value].mean().groupby(level=0)
-        intervals = {model: cost_interval(values) for model, values in costs}
+        intervals = {model: mean_interval(values) for model, values in costs}
         n = max((interval.n for interval in intervals.values()), default=0)
         table[f"{name} ({n})"] = [_shown(intervals.get(model)) for model in table["system"]]
     return table
@@ -239,7 +244,7 @@ def by_voice(results: pd.DataFrame, metric: str = "shift_cost") -> pd.DataFrame 
     """A metric of every system by the voice of its users, and by what voices are for; None for one voice.
 
     Means over scenarios with 95 % intervals; no interval where too few differ. No rule is tuned on voices for
-    confirmation. Source: :func:`crs_lib.stats.cost_interval`.
+    confirmation. Source: :func:`crs_lib.stats.mean_interval`.
     """
     if "voice" not in results or results["voice"].nunique() < 2:
         return None
@@ -249,7 +254,7 @@ def by_voice(results: pd.DataFrame, metric: str = "shift_cost") -> pd.DataFrame 
     for name, part in itertools.chain(voiced.groupby(uses), voiced.groupby("voice")):
         row: dict[str, object] = {"voice": name, "scenarios": part["session_id"].nunique()}
         for model, values in part.groupby("model", sort=False)[metric]:
-            row[str(model)] = _shown(cost_interval(values.astype(float)))
+            row[str(model)] = _shown(mean_interval(values.astype(float)))
         rows.append(row)
     return pd.DataFrame(rows).reset_index(drop=True)
 
@@ -287,8 +292,8 @@ def power_by_contrast(power: pd.DataFrame) -> pd.DataFrame:
 def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     """Power in [0, 1] of every declared contrast by effect and number of scenarios, a row each.
 
-    Paired Wilcoxon tests at the level that Holm gives the first of the plan's contrasts, by the deviation of
-    its own paired differences (``sd_difference``); all pairs where the plan declares none. Effects are
+    Tests of means at the level that Holm gives the first of the plan's contrasts, by samples drawn from its
+    own paired differences; all pairs where the plan declares none. Effects are
     half, once and twice the smallest that matters (``smallest``); ``target`` is the plan's power, ``n`` the
     scenarios at hand. Scenarios go up to where every contrast all but surely finds the smallest effect.
     Raises NoDataError where no contrast varies over scenarios.

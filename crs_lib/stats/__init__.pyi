@@ -1,3 +1,4 @@
+from .adaptation import adaptation_of
 from .agreement import icc, krippendorff_alpha
 from .analysis import Battery, battery, ladder
 from .bootstrap import (
@@ -6,12 +7,13 @@ from .bootstrap import (
     cluster_bootstrap_correlation,
     cluster_bootstrap_differences,
 )
-from .design import Design
+from .bounded import mean_interval, ratio_interval
+from .design import Design, Range
 from .effects import auc
-from .estimate import Estimate, cost_interval, p_in_words, ratio_interval, verdict
+from .estimate import Estimate, p_in_words, verdict
 from .groups import adjust, holm
 from .means import difference_of, mean_of, means_of, order_of, resolution_of, share_of
-from .paired import friedman, mean_differences, sign_flip_pairs, wilcoxon_pairs
+from .paired import friedman, mean_tests, sign_flip_pairs, wilcoxon_pairs
 from .survival import kaplan_meier
 from .tables import anova_table, tukey_table
 
@@ -19,6 +21,8 @@ __all__ = [
     "Battery",
     "Design",
     "Estimate",
+    "Range",
+    "adaptation_of",
     "adjust",
     "anova_table",
     "auc",
@@ -27,7 +31,6 @@ __all__ = [
     "cluster_bootstrap",
     "cluster_bootstrap_correlation",
     "cluster_bootstrap_differences",
-    "cost_interval",
     "difference_of",
     "friedman",
     "holm",
@@ -35,8 +38,9 @@ __all__ = [
     "kaplan_meier",
     "krippendorff_alpha",
     "ladder",
-    "mean_differences",
+    "mean_interval",
     "mean_of",
+    "mean_tests",
     "means_of",
     "order_of",
     "p_in_words",

@@ -9,13 +9,15 @@ import numpy as np
 import pandas as pd
 
 from crs_lib.core.errors import InputError
+from crs_lib.stats import adaptation
 from crs_lib.stats.assumptions import assumptions
+from crs_lib.stats.bounded import mean_interval
 from crs_lib.stats.cases import APART, OMNIBUS, attempt, averaged, omnibus, possible, usable
 from crs_lib.stats.design import Design, check_columns, levels, numbers
-from crs_lib.stats.effects import partial_eta_squared, rank_biserial
-from crs_lib.stats.estimate import HIGHER, LOWER, Estimate, cost_interval, verdict
+from crs_lib.stats.effects import rank_biserial, standardised
+from crs_lib.stats.estimate import HIGHER, LOWER, NOT_COMPARED, TOO_FEW, Estimate, verdict
 from crs_lib.stats.groups import adjust, independent_pairs, one_way_anova
-from crs_lib.stats.paired import tost_pairs, wilcoxon_pairs
+from crs_lib.stats.paired import mean_tests
 from crs_lib.stats.plan import CONFIRMATORY, EXPLORATORY, Plan, read_plan
 from crs_lib.stats.power import contrast_power
 from crs_lib.stats.ranking import leaderboard
@@ -23,8 +25,8 @@ from crs_lib.stats.ranking import leaderboard
 _NO_PAIRS = "fewer than 2 scenarios in common"
 _OMNIBUS_COLUMNS = "test statistic df1 df2 p epsilon_gg p_gg kendall_w n n_missing note".split()
 _EFFECT_COLUMNS = "effect a b estimate low high n n_missing note".split()
-_PAIR_COLUMNS = """outcome family a b diff low high p_wilcoxon p_wilcoxon_adjusted p_equivalent_adjusted ranks
-    adjustment family_size n n_missing note""".split()
+_PAIR_COLUMNS = """outcome family a b diff low high p p_adjusted p_equivalent_adjusted adjustment family_size
+    n n_missing note""".split()
 
 
 class Battery(NamedTuple):
@@ -32,7 +34,8 @@ class Battery(NamedTuple):
 
     A test that could not be made has a row without numbers and a ``note``. Where systems met different users
     the tests are those of independent samples. ``pairwise`` has a column ``verdict``
-    (:func:`crs_lib.stats.verdict`), which sentences and letters follow.
+    (:func:`crs_lib.stats.verdict`), which letters follow. ``adaptation`` has the word and the sentence for
+    every declared contrast (:func:`crs_lib.stats.adaptation_of`); it is empty without straight users.
     """
 
     means: pd.DataFrame
@@ -42,6 +45,7 @@ class Battery(NamedTuple):
     assumptions: pd.DataFrame
     leaderboard: pd.DataFrame
     power: pd.DataFrame
+    adaptation: pd.DataFrame
     unable: tuple[Any, ...] = ()  # systems whose ability lies below the plan's floor
 
     @property
@@ -89,14 +93,19 @@ def battery(frame: pd.DataFrame, plan: Mapping[str, Any] | Plan) -> Battery:
     values, _, design = cases[0]
     unable = _unable(frame, plan)
     tests = pd.concat([_pair_tests(case, plan) for case in cases], ignore_index=True)
-    pairwise = _judged(_adjusted(tests, plan), unable, plan)
+    tests = _comparable(tests, unable, plan)
+    pairwise = _judged(_adjusted(tests, plan), plan)
+    ranked = values
+    if plan.primary_outcome in plan.costs:
+        ranked = values[~values[plan.system].isin(unable)]
     tables = {
         "means": _means(frame, design),
         "omnibus": pd.concat([omnibus(name, values, design) for name in OMNIBUS]),
         "effects": _effects(values, design),
         "assumptions": attempt(assumptions, values, design),
-        "leaderboard": _ranked(values[~values[plan.system].isin(unable)], pairwise, design, plan),
+        "leaderboard": _ranked(ranked, pairwise, design, plan),
         "power": attempt(partial(_power, plan=plan), values, design),
+        "adaptation": _adaptation(frame, pairwise, plan),
     }
     tables["omnibus"] = tables["omnibus"].reindex(columns=_OMNIBUS_COLUMNS)
     for name in tables:
@@ -128,8 +137,9 @@ def _check(frame: pd.DataFrame, plan: Plan) -> None:
 
 def _case(frame: pd.DataFrame, plan: Plan, outcome: str) -> _Case:
     """The plan's contrasts come first among the pairs of the primary outcome."""
-    confidence = 1 - plan.alpha
-    design = Design(plan.system, plan.scenario, outcome, None, confidence, plan.resamples, plan.seed)
+    columns = plan.system, plan.scenario, outcome
+    limits = plan.range_of(outcome)
+    design = Design(*columns, None, 1 - plan.alpha, plan.resamples, plan.seed, limits)
     values, _ = usable(frame, design)
     pairs = list(plan.contrasts) if outcome == plan.primary_outcome else []
     declared = {frozenset(pair) for pair in pairs}
@@ -153,7 +163,8 @@ def _means(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
     rows = []
     for name in levels(frame[design.system]):
         sessions = frame.loc[frame[design.system] == name, design.value]
-        mean = cost_interval(values.loc[values[design.system] == name, design.value], design.confidence)
+        own = values.loc[values[design.system] == name, design.value]
+        mean = mean_interval(own, design.confidence, design.limits)
         n = int(sessions.notna().sum())
         rows.append((name, mean.value, mean.low, mean.high, n, len(sessions) - n, mean.n, mean.reason))
     return pd.DataFrame(rows, columns="system mean low high n n_missing clusters note".split())
@@ -166,74 +177,80 @@ def _pair_tests(case: _Case, plan: Plan) -> pd.DataFrame:
     declared = len(plan.contrasts) if primary else 0
     pairs["family"] = np.where(pairs.index < declared, CONFIRMATORY, EXPLORATORY)
     if not case.design.pairs:
-        pairs[["diff", "low", "high", "n", "n_missing", "p_wilcoxon", "ranks", "p_equivalent"]] = np.nan
+        pairs[["diff", "low", "high", "n", "n_missing", "p", "p_equivalent"]] = np.nan
         return pairs.assign(note=_NO_PAIRS)
+    margin = plan.smallest_effect if primary else np.nan
     if case.design.independent(case.values):
-        margin = plan.smallest_effect if primary else np.nan
-        tests = independent_pairs(case.values, case.design, margin).drop(columns="p_games_howell")
-        return pairs.merge(tests.assign(p_wilcoxon=np.nan, note=APART), on=["a", "b"], how="left")
-    table = pairs.merge(_paired_tests(case, plan, primary), on=["a", "b"], how="left")
-    table.loc[table["p_wilcoxon"].isna(), "note"] = _NO_PAIRS
+        tests = independent_pairs(case.values, case.design, margin).assign(note=APART)
+    else:
+        tests = mean_tests(case.values, case.design, margin=margin)
+    table = pairs.merge(tests, on=["a", "b"], how="left")
+    return table.assign(note=table["note"].fillna(_NO_PAIRS))
+
+
+def _comparable(tests: pd.DataFrame, unable: Sequence[Any], plan: Plan) -> pd.DataFrame:
+    """The tests without p where a system is not able: its costs are compared with none, in no family."""
+    table = tests.copy()
+    for index, row in tests.iterrows():
+        lacking = [str(name) for name in (row["a"], row["b"]) if name in unable]
+        if lacking and row["outcome"] in plan.costs:
+            table.loc[index, ["p", "p_equivalent"]] = np.nan
+            table.loc[index, "note"] = f"the gain of {' and '.join(lacking)} is below {plan.able_from:g}"
     return table
-
-
-def _paired_tests(case: _Case, plan: Plan, primary: bool) -> pd.DataFrame:
-    values, _, design = case
-    tests = wilcoxon_pairs(values, design).rename(columns={"p": "p_wilcoxon"})
-    gaps = []
-    for pair in design.differences(values):
-        gaps.append(cost_interval(pair.values, design.confidence, rare=primary))
-    tests[["diff", "low", "high", "n", "note"]] = gaps
-    tests["ranks"] = np.sign(tests["w_plus"] - tests["w_minus"])
-    tests["p_equivalent"] = np.nan
-    if primary:
-        tests["p_equivalent"] = tost_pairs(values, plan.smallest_effect, design)["p"]
-    return tests
 
 
 def _adjusted(tests: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     """Both p values corrected within their family, over all outcomes of the plan or within each."""
-    raw = _raw(tests)
-    adjusted = f"{raw}_adjusted"
     keys = ["family", "outcome"] if plan.all_pairs else ["family"]
     parts = []
     for key, family in tests.groupby(keys, sort=True):
         method = plan.families[str(key[0])]
-        part = adjust(family, p=raw, method=method).rename(columns={"p_adjusted": adjusted})
+        part = adjust(family, method=method)
         part["p_equivalent_adjusted"] = adjust(family, p="p_equivalent", method=method)["p_adjusted"]
         parts.append(part.assign(adjustment=method))
-    columns = list(_PAIR_COLUMNS)
-    if raw not in columns:
-        columns += [raw, adjusted]
-    return pd.concat(parts).sort_index().reindex(columns=columns)
+    return pd.concat(parts).sort_index().reindex(columns=_PAIR_COLUMNS)
 
 
-def _raw(tests: pd.DataFrame) -> str:
-    """The column of the test of a difference: Wilcoxon's, or that of independent samples."""
-    return "p_brunner_munzel" if "p_brunner_munzel" in tests else "p_wilcoxon"
-
-
-def _judged(pairwise: pd.DataFrame, unable: Sequence[Any], plan: Plan) -> pd.DataFrame:
-    """The pairs with their verdicts: a difference needs test, interval beyond 0, and ranks on one side.
-
-    On the primary outcome a pair with a system that is not able is not compared.
-    """
-    adjusted = f"{_raw(pairwise)}_adjusted"
-    notes, verdicts = [], []
+def _judged(pairwise: pd.DataFrame, plan: Plan) -> pd.DataFrame:
+    """The pairs with their verdicts: a difference needs its corrected test and an interval beyond 0."""
+    verdicts = []
     for row in pairwise.to_dict("records"):
-        lacking = [str(name) for name in (row["a"], row["b"]) if name in unable]
-        side = 0.0 if row[adjusted] > plan.alpha else row["ranks"]
-        note = row["note"]
-        if lacking and row["outcome"] == plan.primary_outcome:
-            side = np.nan
-            note = f"the gain of {' and '.join(lacking)} is below {plan.able_from:g}"
-        elif np.isnan(row[adjusted]):
-            side = np.nan
-        gap = Estimate(row["diff"], row["low"], row["high"])
-        equivalent = row["p_equivalent_adjusted"] <= plan.alpha
-        verdicts.append(verdict(gap, plan.smallest_effect, side=side, equivalent=equivalent))
-        notes.append(note)
-    return pairwise.assign(note=notes, verdict=verdicts)
+        if np.isnan(row["p_adjusted"]):
+            verdicts.append(NOT_COMPARED)
+        elif row["n"] < plan.fewest:
+            verdicts.append(TOO_FEW)
+        else:
+            side = np.sign(row["diff"]) if row["p_adjusted"] <= plan.alpha else 0.0
+            gap = Estimate(row["diff"], row["low"], row["high"])
+            equivalent = row["p_equivalent_adjusted"] <= plan.alpha
+            verdicts.append(verdict(gap, plan.smallest_effect, side=side, equivalent=equivalent))
+    return pairwise.assign(verdict=verdicts)
+
+
+def _adaptation(frame: pd.DataFrame, pairwise: pd.DataFrame, plan: Plan) -> pd.DataFrame:
+    """Who adapts better in every declared contrast; no row for scores without the columns that it takes."""
+    if not {*adaptation.COLUMNS} <= set(frame):
+        return pd.DataFrame()
+    keys = [plan.system, plan.scenario]
+    means = frame.groupby(keys, observed=True, sort=False)[list(adaptation.COLUMNS)].mean().reset_index()
+    after = pairwise[pairwise["outcome"] == adaptation.GAIN_AFTER].set_index(["a", "b"])
+    rows = []
+    for a, b in plan.contrasts:
+        p = float(after["p_adjusted"].get((a, b), np.nan))
+        pair = adaptation.adaptation_of(
+            means,
+            a,
+            b,
+            p_gain=p,
+            margin=plan.smallest_effect,
+            floor=plan.able_from,
+            alpha=plan.alpha,
+            fewest=plan.fewest,
+            system=plan.system,
+            scenario=plan.scenario,
+        )
+        rows.append({"a": a, "b": b, **pair.row()})
+    return pd.DataFrame(rows)
 
 
 def _ranked(values: pd.DataFrame, pairwise: pd.DataFrame, design: Design, plan: Plan) -> pd.DataFrame:
@@ -246,14 +263,14 @@ def _ranked(values: pd.DataFrame, pairwise: pd.DataFrame, design: Design, plan: 
 
 
 def _effects(values: pd.DataFrame, design: Design) -> pd.DataFrame:
-    """Explained variance of the outcome, then, where pairs share scenarios, rank-biserial of every pair."""
+    """Rank-biserial and d_z of every pair, or where systems met different users the variance they explain."""
     if design.independent(values):
         explained = attempt(one_way_anova, values, design).rename(columns={"omega_squared": "estimate"})
         return explained.assign(effect="omega_squared").reindex(columns=_EFFECT_COLUMNS)
-    parts = [attempt(partial_eta_squared, values, design).assign(effect="partial_eta_squared")]
-    if design.pairs:
-        parts.append(rank_biserial(values, design).assign(note=""))
-    return pd.concat([part.reindex(columns=_EFFECT_COLUMNS) for part in parts])
+    if not design.pairs:
+        return pd.DataFrame(columns=_EFFECT_COLUMNS)
+    parts = [rank_biserial(values, design), standardised(values, design)]
+    return pd.concat(parts).assign(note="").reindex(columns=_EFFECT_COLUMNS)
 
 
 def _power(values: pd.DataFrame, design: Design, plan: Plan) -> pd.DataFrame:
@@ -268,5 +285,5 @@ def _power(values: pd.DataFrame, design: Design, plan: Plan) -> pd.DataFrame:
     tests = max(1, len(plan.contrasts))
     table = contrast_power(values, plan.smallest_effect, design, power=plan.power, tests=tests)
     if not (table["sd_difference"] > 0).any():
-        raise InputError("too few scenarios differ in any contrast to tell how much they vary")
+        raise InputError("no contrast has differences that vary over scenarios")
     return table

@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
 from crs_lib.stats.design import USUAL, Design, Floats, check_columns, check_pairs, levels, numbers
+from crs_lib.stats.estimate import FEWEST
 
 Method = Literal["bca", "percentile"]
 Statistic = Callable[[Floats], Floats]
 CELLS = 4_000_000  # weights held at once
+_ALIKE = 1e-12  # ends that differ by no more are the same
 
 
 class Intervals(NamedTuple):
@@ -62,7 +64,7 @@ def bootstrap_estimates(
         Maps weights (draws, clusters) to values (draws, k); a draw in which one is NaN is left out of it.
         Weights of 1 give the estimate, one 0 the jackknife.
     clusters : int
-        How many there are; fewer than 2 leave no interval.
+        How many there are; fewer than 8 leave no interval, and neither do draws that are all the same.
     design : Design
         Its confidence, resamples and seed.
     method : {"bca", "percentile"}
@@ -75,7 +77,7 @@ def bootstrap_estimates(
     Efron (1987), JASA 82; Davison and Hinkley (1997), section 3.8.
     """
     estimate = statistic(np.ones((1, clusters)))[0]
-    if clusters < 2:
+    if clusters < FEWEST:
         unknown = np.full(len(estimate), np.nan)
         return Intervals(estimate, unknown, unknown, unknown)
     blocks = bootstrap_weights(clusters, design.resamples, design.seed, width)
@@ -92,6 +94,7 @@ def bootstrap_estimates(
             ends[:2, j] = np.quantile(usable, quantiles[:, j])
         if len(usable) > 1:
             ends[2, j] = usable.std(ddof=1)
+    ends[:2, ends[1] - ends[0] <= _ALIKE] = np.nan
     return Intervals(estimate, *ends)
 
 

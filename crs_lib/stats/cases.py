@@ -1,7 +1,7 @@
 """The values of an outcome that tests can use, and tests that may be impossible."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,13 +21,6 @@ OMNIBUS: dict[str, Test] = {
 }
 
 
-class Usable(NamedTuple):
-    """The values of systems with at least two, a row a system and scenario; and who is left out, in words."""
-
-    values: pd.DataFrame
-    left_out: str
-
-
 def averaged(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
     """One row for each system and scenario: the mean of its sessions that have a value."""
     keys = [design.system, design.scenario]
@@ -35,8 +28,8 @@ def averaged(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
     return tidy.groupby(keys, observed=True, sort=False)[design.value].mean().reset_index()
 
 
-def usable(frame: pd.DataFrame, design: Design) -> Usable:
-    """The values that tests can use, sessions of one scenario averaged."""
+def usable(frame: pd.DataFrame, design: Design) -> tuple[pd.DataFrame, str]:
+    """The values of systems with at least two, sessions of a scenario averaged; who is left out, in words."""
     means = averaged(frame, design)
     counts = means.groupby(design.system, observed=True)[design.value].transform("count")
     values = means[counts > 1].reset_index(drop=True)
@@ -45,7 +38,7 @@ def usable(frame: pd.DataFrame, design: Design) -> Usable:
     left_out = ""
     if absent:
         left_out = f"left out, with fewer than 2 values: {', '.join(absent)}"
-    return Usable(values, left_out)
+    return values, left_out
 
 
 def possible(values: pd.DataFrame, design: Design, pairs: Iterable[tuple[Any, Any]]) -> Design:

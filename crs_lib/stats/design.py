@@ -1,5 +1,6 @@
 """The design of a comparison: its columns, checked and paired, and how it is resampled."""
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -14,6 +15,29 @@ from crs_lib.core.errors import InputError
 Floats = NDArray[np.float64]
 Pairs = Sequence[tuple[Hashable, Hashable]]
 Facts = Mapping[str, object]
+
+
+class Range(NamedTuple):
+    """The smallest and the largest value that a quantity can have; without limits by default."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    @property
+    def of_differences(self) -> "Range":
+        """The range of a difference of two such quantities."""
+        return Range(self.low - self.high, self.high - self.low)
+
+    @property
+    def finite(self) -> bool:
+        """Whether both ends are."""
+        return math.isfinite(self.high - self.low)
+
+
+ANY = Range()
+SHARE = Range(0.0, 1.0)
+GAIN = Range(-1.0, 1.0)
+COST = GAIN.of_differences
 
 
 class Groups(NamedTuple):
@@ -89,6 +113,8 @@ class Design:
         Draws of a bootstrap.
     seed : int
         Of whatever is drawn.
+    limits : Range
+        The range of a value, which no interval leaves.
 
     Raises
     ------
@@ -103,6 +129,7 @@ class Design:
     confidence: float = 0.95
     resamples: int = 2000
     seed: int = 0
+    limits: Range = ANY
 
     def __post_init__(self) -> None:
         if not 0 < self.confidence < 1:

@@ -5,22 +5,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import scipy
-from numpy.typing import ArrayLike
-
-from crs_lib.stats.design import Floats
 
 HIGHER = "higher"
 LOWER = "lower"
 EQUIVALENT = "equivalent"
 NOT_SETTLED = "not settled"
 NOT_COMPARED = "not compared"
-VERDICTS = (HIGHER, LOWER, EQUIVALENT, NOT_SETTLED, NOT_COMPARED)
-
-FEW, ENOUGH = 2, 20  # fewer differing scenarios leave no interval, unless there are so many scenarios in all
-ALIKE, REACH = 0.02, 0.5  # values so near to the median differ not; reach of the made-up scenarios
-TOO_FEW = "too few differing scenarios"
-_FLAT = 1e-9  # an interval so narrow has no width: the scenarios do not differ
+TOO_FEW = "too few users for a verdict"
+VERDICTS = (HIGHER, LOWER, EQUIVALENT, NOT_SETTLED, NOT_COMPARED, TOO_FEW)
+FEWEST = 8  # users below which there is no interval
+ENOUGH = 100  # users from which systems get a verdict: benchmarks/error_rates.py
 
 
 class Estimate(NamedTuple):
@@ -31,7 +25,7 @@ class Estimate(NamedTuple):
     value : float
         The estimate, in the unit of what is estimated; NaN where there is nothing to estimate.
     low, high : float
-        The ends of the interval; NaN for fewer than two scenarios.
+        The ends of the interval; NaN for fewer than eight units, and where all have the same value.
     n : int
         How many scenarios (or other units that were resampled) it rests on.
     reason : str
@@ -62,7 +56,8 @@ class Estimate(NamedTuple):
         Parameters
         ----------
         row : mapping, Series or named tuple (of ``itertuples``)
-            A row with the columns ``low`` and ``high``, and ``n`` if units are counted.
+            A row with the columns ``low`` and ``high``, ``n`` if units are counted, and ``note``
+            if it says why there is no interval.
         value : str
             The column that the interval belongs to.
         """
@@ -70,7 +65,9 @@ class Estimate(NamedTuple):
             row = row._asdict()
         n = row.get("n")
         units = 0 if n is None or pd.isna(n) else int(n)
-        return cls(float(row[value]), float(row["low"]), float(row["high"]), units)
+        note = row.get("note")
+        reason = note if isinstance(note, str) else ""
+        return cls(float(row[value]), float(row["low"]), float(row["high"]), units, reason)
 
     @property
     def has_interval(self) -> bool:
@@ -96,12 +93,10 @@ class Estimate(NamedTuple):
         """As printed: ``0.12 [0.08, 0.16]``, with as many decimals as the width of the interval calls for."""
         if math.isnan(self.value):
             return "unknown"
-        width = abs(self.high - self.low)
+        width = self.high - self.low
         places = 2
-        if width > _FLAT:
+        if width > 0:
             places = int(np.clip(-np.floor(np.log10(width)), 2, 6))
-        if width <= _FLAT:
-            return f"{signed(self.value, places)} (too few scenarios differ)"
         return self._printed(f"z.{places}f")
 
     def __format__(self, spec: str) -> str:
@@ -111,9 +106,15 @@ class Estimate(NamedTuple):
         return self._percent() if spec == "%" else self._printed(spec)
 
     def _printed(self, spec: str) -> str:
-        value = format(self.value, spec)
-        interval = f"[{self.low:{spec}}, {self.high:{spec}}]" if self.has_interval else "(no interval)"
-        return f"{value} {interval}".replace("-", "−")
+        interval = self._without_interval
+        if self.has_interval:
+            interval = f"[{self.low:{spec}}, {self.high:{spec}}]"
+        return f"{self.value:{spec}} {interval}".replace("-", "−")
+
+    @property
+    def _without_interval(self) -> str:
+        """What stands in place of an interval: why there is none."""
+        return f"({self.reason or 'no interval'})"
 
     def _percent(self) -> str:
         """A share as printed: ``41 % [35, 47]``; one decimal where the interval is narrower than 2 %."""
@@ -121,9 +122,9 @@ class Estimate(NamedTuple):
             return "unknown"
         width = 100 * (self.high - self.low)
         places = 1 if 0 < width < 2 else 0
-        interval = f"[{100 * self.low:.{places}f}, {100 * self.high:.{places}f}]"
-        if not self.has_interval:
-            interval = "(no interval)"
+        interval = self._without_interval
+        if self.has_interval:
+            interval = f"[{100 * self.low:.{places}f}, {100 * self.high:.{places}f}]"
         return f"{100 * self.value:.{places}f} % {interval}".replace("-", "−")
 
 
@@ -159,13 +160,20 @@ def verdict(
         side = math.nan if not difference.has_interval else math.copysign(1.0, difference.value)
     if math.isnan(side):
         return NOT_COMPARED
-    if side > 0 and difference.low > 0:
+    if side > 0 and not difference.low <= 0:
         return HIGHER
-    if side < 0 and difference.high < 0:
+    if side < 0 and not difference.high >= 0:
         return LOWER
     if equivalent is None:
         equivalent = margin > 0 and -margin <= difference.low and difference.high <= margin
     return EQUIVALENT if equivalent else NOT_SETTLED
+
+
+def no_interval(n: int, unit: str = "users") -> str:
+    """Why ``n`` values have no interval, in words: they are too few, or else all the same."""
+    if n == 1:
+        return f"1 {unit.removesuffix('s')}"
+    return f"{n} {unit}" if n < FEWEST else f"the same for all {n}"
 
 
 def signed(value: float, places: int = 2) -> str:
@@ -180,74 +188,3 @@ def p_in_words(p: float) -> str:
     if p < 0.001:
         return "p < .001"
     return f"p = {p:.3f}".replace("0.", ".", 1)
-
-
-def cost_sample(values: ArrayLike) -> Floats:
-    """The values without NaN, with two made-up ones where large values are rare.
-
-    The made-up scenarios lie REACH above and below the median where more than two thirds of the values are
-    alike: identical values must not give a spread of 0. Empty below ENOUGH scenarios of which fewer than FEW
-    differ. Source: coverage study (docs/validity.md, section 1).
-    """
-    sample = _without_missing(values)
-    middle = float(np.median(sample)) if len(sample) else 0.0
-    differing = int((np.abs(sample - middle) > ALIKE).sum())
-    if differing < FEW and len(sample) < ENOUGH:
-        return sample[:0]
-    if differing < len(sample) / 3:
-        return np.append(sample, (middle - REACH, middle + REACH))
-    return sample
-
-
-def cost_interval(values: ArrayLike, confidence: float = 0.95, *, rare: bool = True) -> Estimate:
-    """The t interval of a mean over scenarios.
-
-    Parameters
-    ----------
-    values : array-like
-        A value a scenario; NaN is left out.
-    confidence : float
-        Of the interval.
-    rare : bool
-        Whether large values may be rare: the spread is then that of :func:`cost_sample`. False for scores of
-        any scale.
-
-    Returns
-    -------
-    Estimate
-        Without an interval, and with a reason, where the values are too alike.
-    """
-    sample = _without_missing(values)
-    wide = cost_sample(sample) if rare else sample
-    mean = float(sample.mean()) if len(sample) else float("nan")
-    spread = wide.std(ddof=1) if len(wide) > 1 else 0.0
-    if not spread > 0:
-        return Estimate(mean, float("nan"), float("nan"), len(sample), TOO_FEW)
-    edge = scipy.stats.t.ppf((1 + confidence) / 2, len(wide) - 1)
-    half = float(edge * spread / np.sqrt(len(wide)))
-    return Estimate(mean, mean - half, mean + half, len(sample))
-
-
-def ratio_interval(top: ArrayLike, bottom: ArrayLike, confidence: float = 0.95) -> Estimate:
-    """mean(top)/mean(bottom) over the scenarios that have both, with the interval of its linear part.
-
-    Parameters
-    ----------
-    top, bottom : array-like
-        A value a scenario each, in the same order; NaN is left out.
-    confidence : float
-        Of the interval.
-    """
-    above, below = np.asarray(top, dtype=float), np.asarray(bottom, dtype=float)
-    both = ~np.isnan(above) & ~np.isnan(below)
-    if not both.any():
-        return cost_interval([], confidence)
-    scale = below[both].mean()
-    ratio = float(above[both].mean() / scale)
-    linear = cost_interval((above[both] - ratio * below[both]) / scale, confidence)
-    return linear._replace(value=ratio, low=ratio + linear.low, high=ratio + linear.high)
-
-
-def _without_missing(values: ArrayLike) -> Floats:
-    column: Floats = np.asarray(values, dtype=float)
-    return column[~np.isnan(column)]

@@ -11,9 +11,12 @@ from collections.abc import Hashable
 import pandas as pd
 
 from crs_lib.stats.bootstrap import cluster_bootstrap, cluster_bootstrap_differences
-from crs_lib.stats.design import Design, check_columns
-from crs_lib.stats.estimate import Estimate, cost_interval, verdict
+from crs_lib.stats.bounded import mean_interval
+from crs_lib.stats.design import Design, Range, check_columns
+from crs_lib.stats.estimate import Estimate, no_interval, verdict
 from crs_lib.stats.groups import independent_pairs
+
+_UNITS = {"scenario": "users", "session_id": "users"}  # what a column counts
 
 
 def mean_of(frame: pd.DataFrame, value: str, *, scenario: str = "scenario") -> Estimate:
@@ -48,7 +51,7 @@ def means_of(
     means = {}
     for name in dict.fromkeys(values[system]):
         row = table.loc[name]
-        means[name] = Estimate.of(row)._replace(n=int(row["clusters"]))
+        means[name] = _explained(Estimate.of(row)._replace(n=int(row["clusters"])), scenario)
     return means
 
 
@@ -59,18 +62,8 @@ def share_of(frame: pd.DataFrame, value: str, *, scenario: str = "scenario") -> 
     ----------
     frame, value, scenario
         As :func:`mean_of`; the column is true or false.
-
-    References
-    ----------
-    Where all rows agree, Wilson's interval of the scenarios: Wilson (1927), JASA 22.
     """
-    share = mean_of(frame, value, scenario=scenario)
-    if share.n == 0 or share.value not in (0.0, 1.0):
-        return share
-    from statsmodels.stats.proportion import proportion_confint
-
-    low, high = proportion_confint(round(share.value * share.n), share.n, method="wilson")
-    return share._replace(low=max(0.0, float(low)), high=min(1.0, float(high)))
+    return mean_of(frame, value, scenario=scenario)
 
 
 def difference_of(
@@ -104,7 +97,7 @@ def difference_of(
     if two[system].nunique() < 2:
         return Estimate.unknown()
     design = Design(system, scenario, value, [pair])
-    return Estimate.of(cluster_bootstrap_differences(two, design).iloc[0], "diff")
+    return _explained(Estimate.of(cluster_bootstrap_differences(two, design).iloc[0], "diff"), scenario)
 
 
 def order_of(
@@ -155,7 +148,7 @@ def _gap(wide: pd.DataFrame, a: str, b: str, confidence: float) -> Estimate:
     """``a - b`` by scenario, or as independent samples where the two share none."""
     if a == b:
         return Estimate.unknown()
-    gap = cost_interval(wide[a] - wide[b], confidence, rare=False)
+    gap = mean_interval(wide[a] - wide[b], confidence, Range())
     apart = gap.n == 0 and wide[[a, b]].count().min() > 1
     if not apart:
         return gap
@@ -187,6 +180,13 @@ def resolution_of(
         if gap.has_interval and not gap.half <= widest.half:
             widest = gap
     return widest
+
+
+def _explained(estimate: Estimate, scenario: str) -> Estimate:
+    """The estimate with the reason why it has no interval."""
+    if estimate.has_interval:
+        return estimate
+    return estimate._replace(reason=no_interval(estimate.n, _UNITS.get(scenario, "cases")))
 
 
 def _tidy(frame: pd.DataFrame, value: str, system: str, scenario: str) -> pd.DataFrame:

@@ -1,6 +1,7 @@
 """Paired tests: every system met the same scenarios, so each scenario is its own control."""
 
-from functools import lru_cache, partial
+import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,11 +9,11 @@ import pandas as pd
 import scipy
 
 from crs_lib.core.rng import stream
-from crs_lib.stats.design import USUAL, Design, Difference, Facts, Floats, rankable
-from crs_lib.stats.estimate import cost_sample
+from crs_lib.stats.bounded import Means, mean_interval
+from crs_lib.stats.design import USUAL, Design, Difference, Facts, Floats, Range, rankable
+from crs_lib.stats.estimate import FEWEST
 
 _CELLS = 4_000_000  # random numbers held at once
-_TRY_ALL = 13  # scenarios: with ties or zeros, scipy tries the signs of so many, and is normal beyond
 _NOISE = 1e-28  # sums of squares below this part of the whole are rounding
 _COUNTABLE = 60  # scenarios whose sign patterns a 64-bit number can count
 
@@ -107,21 +108,24 @@ def friedman(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     return paired.row(x, test="Friedman", statistic=chi2, df1=k - 1, df2=np.nan, p=p, kendall_w=concordance)
 
 
-def mean_differences(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
-    """Mean of ``a - b`` over the scenarios of both with its t interval and paired t test.
+def mean_tests(frame: pd.DataFrame, design: Design = USUAL, *, margin: float = math.nan) -> pd.DataFrame:
+    """Whether the mean of ``a - b`` differs from 0, and whether it lies within ±``margin``.
 
     Parameters
     ----------
     frame : DataFrame
         A row a system and scenario, with the columns of the design.
     design : Design
-        Its columns, pairs and confidence.
+        Its columns, pairs, confidence and the range of a value.
+    margin : float
+        The smallest difference that matters.
 
     Returns
     -------
     DataFrame
-        A row a pair: ``a``, ``b``, ``diff``, ``low``, ``high``, ``t`` and ``p`` (NaN when nothing varies),
-        ``n`` shared scenarios, ``n_missing`` others.
+        A row a pair: ``a``, ``b``, ``diff``, ``low``, ``high``, ``note`` (why there is no interval), ``p`` of
+        a difference (below 1 − confidence where the interval excludes 0), ``p_equivalent``, ``n`` shared
+        scenarios, ``n_missing`` others. No p where there are too few scenarios for an interval.
 
     Raises
     ------
@@ -130,22 +134,20 @@ def mean_differences(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFram
 
     References
     ----------
-    Student (1908), Biometrika 6.
+    :class:`crs_lib.stats.bounded.Means`; what it errs: docs/records/error_rates.csv.
     """
-    return design.pair_table(frame, partial(_t_test, upper=design.upper))
+    limits = design.limits.of_differences
+    return design.pair_table(frame, partial(_mean_test, design=design, limits=limits, margin=margin))
 
 
-def _t_test(pair: Difference, upper: float) -> Facts:
-    gaps = pair.values
-    n = len(gaps)
-    mean = float(gaps.mean())
-    error = float(gaps.std(ddof=1)) / n**0.5
-    t = float("nan")
-    if error > 1e-14 * float(np.abs(gaps).max()):
-        t = mean / error
-    half = float(scipy.stats.t.ppf(upper, n - 1)) * error
-    p = float(2 * scipy.stats.t.sf(abs(t), n - 1))
-    return {"diff": mean, "low": mean - half, "high": mean + half, "t": t, "p": p}
+def _mean_test(pair: Difference, design: Design, limits: Range, margin: float) -> Facts:
+    gap = mean_interval(pair.values, design.confidence, limits)
+    facts = {"diff": gap.value, "low": gap.low, "high": gap.high, "note": gap.reason}
+    if len(pair.values) < FEWEST:
+        return {**facts, "p": math.nan, "p_equivalent": math.nan}
+    means = Means.of(pair.values, limits)
+    p, alike = float(means.p_differs()[0]), float(means.p_within(margin)[0])
+    return {**facts, "p": p, "p_equivalent": alike}
 
 
 def wilcoxon_pairs(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
@@ -182,28 +184,9 @@ def _signed_ranks(pair: Difference) -> Facts:
     ranks = scipy.stats.rankdata(np.abs(gaps))
     p = 1.0
     if gaps.any():
-        p = _wilcoxon_p(tuple(gaps.tolist()))
+        p = float(scipy.stats.wilcoxon(gaps, zero_method="pratt").pvalue)
     plus, minus = float(ranks[gaps > 0].sum()), float(ranks[gaps < 0].sum())
     return {"w_plus": plus, "w_minus": minus, "p": p, "n_zero": int((gaps == 0).sum())}
-
-
-@lru_cache(maxsize=4096)  # several tables of a plan hold the same comparisons
-def _wilcoxon_p(differences: tuple[float, ...]) -> float:
-    """``scipy.stats.wilcoxon``'s p; where that tries all signs, by the same test with all of them at once."""
-    gaps = np.array(differences)
-    sizes = np.abs(gaps)
-    plain = len(np.unique(sizes)) == len(gaps) and gaps.all()
-    if plain or len(gaps) > _TRY_ALL:
-        return float(scipy.stats.wilcoxon(gaps, zero_method="pratt").pvalue)
-    ranks = scipy.stats.rankdata(sizes)
-
-    def won(flipped: Floats, axis: int) -> Any:
-        return ((flipped > 0) * ranks).sum(axis)
-
-    test = scipy.stats.permutation_test(
-        (gaps,), won, permutation_type="samples", n_resamples=np.inf, vectorized=True
-    )
-    return float(test.pvalue)
 
 
 def sign_flip_pairs(
@@ -265,21 +248,3 @@ def _gaps(frame: pd.DataFrame, design: Design) -> Floats:
 def _all_flips(start: int, size: int, n: int) -> Any:
     """Sign patterns ``start`` to ``start + size``, as the binary digits of their number."""
     return (np.arange(start, start + size)[:, None] >> np.arange(n)) & 1
-
-
-def tost_pairs(frame: pd.DataFrame, margin: float, design: Design = USUAL) -> pd.DataFrame:
-    """Paired equivalence test within ±``margin``, a row a pair: the larger ``p`` of two one-sided tests.
-
-    The spread is that of :func:`cost_sample`; NaN where there are too few scenarios. Raises InputError for
-    fewer than 2 shared ones. Source: Schuirmann (1987), J. Pharmacokinet. Biopharm. 15; Lakens (2017), SPPS.
-    """
-    return design.pair_table(frame, partial(_tost, margin=margin))
-
-
-def _tost(pair: Difference, margin: float) -> Facts:
-    mean = float(pair.values.mean())
-    wide = cost_sample(pair.values)
-    if len(wide) == 0:
-        return {"diff": mean, "p": float("nan")}
-    error = wide.std(ddof=1) / len(wide) ** 0.5
-    return {"diff": mean, "p": float(scipy.stats.t.sf((margin - abs(mean)) / error, len(wide) - 1))}

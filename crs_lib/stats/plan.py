@@ -8,10 +8,14 @@ from pydantic import PlainValidator
 from crs_lib.core import safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, Settings
+from crs_lib.stats.design import Range
+from crs_lib.stats.estimate import ENOUGH
 from crs_lib.stats.groups import METHODS
 
 CONFIRMATORY, EXPLORATORY = "confirmatory", "exploratory"
 _FAMILIES = {CONFIRMATORY: "holm", EXPLORATORY: "benjamini_hochberg"}
+_NO_RANGES: dict[str, Range] = {}
+_COSTS = ("shift_cost", "conversation_cost", "history_cost", "misfit", "delay", "share_lost")
 
 
 def _pair(pair: Any) -> tuple[str, str]:
@@ -42,14 +46,21 @@ class Plan(Settings):
     scenario: Annotated[str, Field(description="column of the scenario")] = "scenario"
     resamples: Annotated[int, Field(ge=1, description="resamples of the intervals")] = 2000
     seed: Annotated[int, Field(description="seed of the resamples")] = 0
-    ability: Annotated[str, Field(description="score below whose floor no system is ranked")] = ""
+    ability: Annotated[str, Field(description="score below whose floor no cost is compared")] = ""
     able_from: Annotated[float, Field(description="floor of the mean ability")] = 0.1
+    costs: Annotated[tuple[str, ...], Field(description="outcomes that only able systems have")] = _COSTS
+    fewest: Annotated[int, Field(ge=2, description="scenarios below which no verdict is given")] = ENOUGH
+    ranges: Annotated[dict[str, Range], Field(description="range of outcomes: [low, high]")] = _NO_RANGES
     all_pairs: Annotated[bool, Field(description="all pairs, each outcome a family: none declared")] = False
 
     @property
     def outcomes(self) -> tuple[str, ...]:
         """The primary outcome and then the secondary ones."""
         return (self.primary_outcome, *self.secondary_outcomes)
+
+    def range_of(self, outcome: str) -> Range:
+        """The range of an outcome; without limits where the plan names none."""
+        return Range(*self.ranges.get(outcome, Range()))
 
     def check(self) -> None:
         """Outcomes are named once, and each family has a correction."""

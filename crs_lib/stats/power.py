@@ -3,79 +3,137 @@
 import bisect
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy
 
-from crs_lib.stats.bootstrap import bootstrap_estimates
+from crs_lib.core.rng import stream
+from crs_lib.stats.bounded import Means, mean_interval
 from crs_lib.stats.design import USUAL, Design, Floats
-from crs_lib.stats.estimate import cost_sample
+from crs_lib.stats.estimate import FEWEST
 
-_WILCOXON = 3 / np.pi  # scenarios of a t test that one of Wilcoxon's is worth, for normal differences
-_MOST = 100_000  # scenarios
-_ENDLESS = 1e6  # standardised effect that no test is asked for
+_MOST = 10_000  # scenarios that are asked for
+_ONE_BY_ONE = 1_000  # scenarios up to which samples are drawn; beyond, their means are normal
 
 
-class _Spread(NamedTuple):
-    """A contrast, its ``n`` common scenarios, and the deviation of their differences."""
+@dataclass(frozen=True)
+class _Pilot:
+    """The observed differences of a pair, turned so that their mean is 0 or more: samples come from them.
+
+    A sample of ``n`` scenarios finds an effect where the lower end of its interval lies above 0.
+    """
 
     a: Any
     b: Any
-    n: int
-    sd_difference: float
-    sample: Floats
+    differences: Floats
+    design: Design
+
+    @property
+    def usable(self) -> bool:
+        """Whether there are enough differences, and not all the same."""
+        return mean_interval(self.differences).has_interval
+
+    @property
+    def mean(self) -> float:
+        """The observed mean difference, 0 or more."""
+        return float(self.differences.mean())
+
+    @property
+    def sd(self) -> float:
+        """The standard deviation of the differences; NaN for fewer than two."""
+        return float(self.differences.std(ddof=1)) if len(self.differences) > 1 else math.nan
+
+    def thresholds(self, n: int, level: float) -> Floats:
+        """By drawn sample of ``n`` scenarios, in order: the smallest true mean that the sample would find.
+
+        Of a shifted population the samples are shifted alike, so one set of draws serves all effects.
+        """
+        draws = self._means(n)
+        low, _ = draws.ends(1 - level)
+        return np.sort(-low)
+
+    def power(self, effect: float, n: int, level: float) -> float:
+        """The chance in [0, 1] to find ``effect`` with ``n`` scenarios in a test at ``level``."""
+        return float(np.mean(self.thresholds(n, level) < effect))
+
+    def detectable(self, power: float, n: int, level: float) -> float:
+        """The smallest effect that ``n`` scenarios find with ``power``."""
+        return float(np.quantile(self.thresholds(n, level), power))
+
+    def needed(self, effect: float, power: float, level: float) -> float:
+        """The fewest scenarios that find ``effect`` with ``power``; NaN above 10,000."""
+        sizes = range(FEWEST, _MOST + 1)
+        index = bisect.bisect_left(sizes, power, key=lambda n: self.power(effect, n, level))
+        return float(sizes[index]) if index < len(sizes) else math.nan
+
+    def _means(self, n: int) -> Means:
+        """Samples of ``n`` scenarios around a mean of 0."""
+        rng = stream(self.design.seed, "stats", "power", n)
+        centred = self.differences - self.mean
+        limits = self.design.limits.of_differences
+        if n <= _ONE_BY_ONE:
+            return Means.of(rng.choice(centred, (self.design.resamples, n)), limits)
+        squares = float((centred**2).mean()) * n
+        means = rng.normal(0.0, math.sqrt(squares) / n, self.design.resamples)
+        return Means(means, np.full(len(means), squares), n, limits)
 
 
-class _Power(NamedTuple):
-    """The columns of :func:`contrast_power` behind those of the contrast."""
-
-    power_now: float = math.nan
-    detectable_effect: float = math.nan
-    sessions_needed: float = math.nan
-    needed_low: float = math.nan
-    needed_high: float = math.nan
+def _pilots(frame: pd.DataFrame, design: Design) -> Iterator[_Pilot]:
+    """The differences of every pair of the design, also of those that share too few scenarios."""
+    for pair in design.differences(frame, least=0):
+        values = pair.values
+        if len(values) and values.mean() < 0:
+            values = -values
+        yield _Pilot(pair.a, pair.b, values, design)
 
 
 def contrast_power(
     frame: pd.DataFrame, effect: float, design: Design = USUAL, *, power: float = 0.8, tests: int = 1
 ) -> pd.DataFrame:
-    """Power of every contrast by the deviation of its own paired differences (``sd_difference``).
+    """Power of every contrast, by samples drawn from its own paired differences; a row a pair.
 
-    A row a pair. ``power_now``: the chance in [0, 1] that a paired Wilcoxon test at the design's alpha /
-    ``tests`` finds ``effect`` with ``n`` scenarios; ``detectable_effect``: what they find with ``power``;
-    ``sessions_needed`` (missing above 100,000) with ``needed_low``, ``needed_high`` for the deviation's
-    interval. NaN where too few differ. Source: Cohen (1988), chapter 2; Lehmann (1975), section 2.4 (3/π).
+    ``power_now``: the chance in [0, 1] that ``n`` scenarios find ``effect`` at the design's alpha divided by
+    ``tests``; ``power_observed``: that they find the observed difference again; ``detectable_effect``: what
+    ``sd_difference``: the deviation of the differences. NaN for fewer than 8 scenarios, or differences that
+    are all the same.
     """
     level = design.alpha / tests
     rows = []
-    for spread in _spreads(frame, design):
-        figures = _Power()
-        if spread.sd_difference > 0:
-            figures = _power_of(spread, effect, power, level, design)
-        rows.append((*spread[:4], *figures))
-    return pd.DataFrame(rows, columns=[*_Spread._fields[:4], *_Power._fields])
+    for pilot in _pilots(frame, design):
+        n = len(pilot.differences)
+        numbers = (math.nan,) * 4
+        if pilot.usable:
+            numbers = (
+                pilot.power(effect, n, level),
+                pilot.power(pilot.mean, n, level),
+                pilot.detectable(power, n, level),
+                pilot.needed(effect, power, level),
+            )
+        rows.append((pilot.a, pilot.b, n, pilot.sd, *numbers))
+    columns = "a b n sd_difference power_now power_observed detectable_effect sessions_needed".split()
+    return pd.DataFrame(rows, columns=columns)
 
 
-def _power_of(spread: _Spread, effect: float, power: float, level: float, design: Design) -> _Power:
-    sample, sd = spread.sample, spread.sd_difference
-    ends = bootstrap_estimates(partial(_deviation, sample), len(sample), design, method="percentile")
-    return _Power(
-        power_now=_wilcoxon_power(effect / sd, spread.n, level),
-        detectable_effect=_detectable(spread.n, power, level) * sd,
-        sessions_needed=_fewest(effect / sd, power, level),
-        needed_low=_fewest(effect / ends.low[0], power, level),
-        needed_high=_fewest(effect / ends.high[0], power, level),
-    )
-
-
-def _deviation(values: Floats, weights: Floats) -> Floats:
-    """The standard deviation of the values in every draw."""
-    total = weights.sum(axis=1)
-    square = (weights @ values**2 - (weights @ values) ** 2 / total) / (total - 1)
-    return np.asarray(np.sqrt(np.maximum(square, 1e-12))[:, None])
+def contrast_curves(
+    frame: pd.DataFrame, effects: Sequence[float], sessions: Sequence[int], design: Design, tests: int = 1
+) -> pd.DataFrame:
+    """Power in [0, 1] of every contrast by effect and number of scenarios, as :func:`contrast_power`."""
+    level = design.alpha / tests
+    rows = []
+    for pilot in _pilots(frame, design):
+        if not pilot.usable:
+            continue
+        facts = (pilot.a, pilot.b, len(pilot.differences), pilot.sd)
+        for n in sessions:
+            thresholds = pilot.thresholds(n, level)
+            for effect in effects:
+                power = float(np.mean(thresholds < effect))
+                rows.append((*facts, float(effect), n, level, power))
+    columns = "a b n sd_difference effect sessions alpha power".split()
+    return pd.DataFrame(rows, columns=columns)
 
 
 def reliability(alpha: float, raters: float) -> float:
@@ -96,55 +154,3 @@ def correlation_power(n_items: Sequence[int], reliable: float) -> pd.DataFrame:
     true = seen / math.sqrt(reliable) if reliable > 0 else seen * math.nan
     frame = pd.DataFrame({"n": n_items, "detectable": seen, "reliability": reliable})
     return frame.assign(true_detectable=true.where(true <= 1))
-
-
-def contrast_curves(
-    frame: pd.DataFrame, effects: Sequence[float], sessions: Sequence[int], design: Design, tests: int = 1
-) -> pd.DataFrame:
-    """Power in [0, 1] of every contrast by effect and number of scenarios, as :func:`contrast_power`."""
-    level = design.alpha / tests
-    rows = []
-    for spread in _spreads(frame, design):
-        if len(spread.sample) == 0:
-            continue
-        for n in sessions:
-            for effect in effects:
-                power = _wilcoxon_power(effect / spread.sd_difference, n, level)
-                rows.append((*spread[:4], float(effect), n, level, power))
-    return pd.DataFrame(rows, columns=[*_Spread._fields[:4], "effect", "sessions", "alpha", "power"])
-
-
-def _spreads(frame: pd.DataFrame, design: Design) -> Iterator[_Spread]:
-    for pair in design.differences(frame, least=0):
-        sample = cost_sample(pair.values)
-        sd = float(sample.std(ddof=1)) if len(sample) > 1 else math.nan
-        yield _Spread(pair.a, pair.b, len(pair.both), sd, sample)
-
-
-def _wilcoxon_power(effect: float, n: int, alpha: float) -> float:
-    """The power of Wilcoxon's paired test for a standardised effect, by what its scenarios are worth to t."""
-    worth = max(n * _WILCOXON, 1.5)
-    df = worth - 1
-    edge = scipy.stats.t.ppf(1 - alpha / 2, df)
-    shift = effect * worth**0.5
-    power = scipy.stats.nct.sf(edge, df, shift) + scipy.stats.nct.cdf(-edge, df, shift)
-    return float(np.nan_to_num(power, nan=1.0))  # beyond what nct can hold, the power is 1
-
-
-def _detectable(n: int, power: float, alpha: float) -> float:
-    """The standardised effect that ``n`` scenarios find with ``power``; NaN where none is large enough."""
-    high = 1.0
-    while _wilcoxon_power(high, n, alpha) < power:
-        high *= 2
-        if high > _ENDLESS:
-            return math.nan
-    return float(scipy.optimize.brentq(lambda effect: _wilcoxon_power(effect, n, alpha) - power, 0, high))
-
-
-def _fewest(effect: float, power: float, alpha: float) -> float:
-    """The fewest scenarios whose power reaches ``power``; NaN above 100,000."""
-    if _wilcoxon_power(effect, _MOST, alpha) < power:
-        return math.nan
-    scenarios = range(2, _MOST + 1)
-    index = bisect.bisect_left(scenarios, power, key=lambda n: _wilcoxon_power(effect, n, alpha))
-    return float(scenarios[index])

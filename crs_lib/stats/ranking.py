@@ -10,8 +10,8 @@ import pandas as pd
 import scipy
 
 from crs_lib.stats.bootstrap import bootstrap_weights
+from crs_lib.stats.bounded import mean_interval
 from crs_lib.stats.design import USUAL, Design, Floats, rankable
-from crs_lib.stats.estimate import cost_interval
 
 
 class _Draws(NamedTuple):
@@ -48,7 +48,7 @@ def leaderboard(
     low, high = np.quantile(ranks, tails, axis=0, method="inverted_cdf")
     order = np.argsort(scores, kind="stable").tolist()
     differ = [frozenset(pair) in apart for pair in combinations(draws.names, 2)]
-    intervals = [cost_interval(sample, design.confidence)[:3] for sample in draws.samples]
+    intervals = [mean_interval(sample, design.confidence, design.limits)[:3] for sample in draws.samples]
     board = pd.DataFrame(intervals, columns=["mean", "low", "high"])
     board.insert(0, "system", draws.names)
     board["rank"] = scipy.stats.rankdata(scores)

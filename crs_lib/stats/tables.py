@@ -9,12 +9,12 @@ from crs_lib.core.errors import InputError
 from crs_lib.stats.cases import APART, omnibus, pairing, possible, usable
 from crs_lib.stats.design import Design, levels
 from crs_lib.stats.groups import adjust, independent_pairs, tukey_hsd
-from crs_lib.stats.paired import mean_differences, wilcoxon_pairs
+from crs_lib.stats.paired import mean_tests, wilcoxon_pairs
 
 _ANOVA = "outcome test statistic df1 df2 p epsilon_gg p_gg kendall_w omega_squared n n_missing note".split()
 _TUKEY = """outcome a b diff low high p paired_diff paired_low paired_high p_wilcoxon p_holm n_a n_b n_pairs
     n_missing note""".split()
-_INDEPENDENT = """outcome a b diff low high p welch_low welch_high p_games_howell p_brunner_munzel p_holm
+_INDEPENDENT = """outcome a b diff low high p welch_low welch_high p_welch p_games_howell p_holm
     n_a n_b n_missing note""".split()
 
 
@@ -67,8 +67,8 @@ def tukey_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
     -------
     DataFrame
         Tukey's simultaneous 95 % interval of ``diff`` with ``p``, beside ``paired_diff`` over shared ones
-        with its t interval and ``p_holm`` (Wilcoxon); where systems met different users, Welch's interval,
-        Games and Howell's p, Brunner and Munzel's.
+        with its t interval and ``p_holm`` (Wilcoxon); where systems met different users, Welch's interval and
+        p, and Games and Howell's p.
     """
     parts = []
     for outcome in outcomes:
@@ -102,15 +102,15 @@ def _pairs(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
 
 
 def _apart_tests(values: pd.DataFrame, design: Design) -> pd.DataFrame:
-    tests = adjust(independent_pairs(values, design), p="p_brunner_munzel")
-    tests = tests.rename(columns={"p_adjusted": "p_holm", "low": "welch_low", "high": "welch_high"})
-    columns = "a b p_holm welch_low welch_high p_games_howell p_brunner_munzel n_missing".split()
-    return tests[columns]
+    tests = adjust(independent_pairs(values, design))
+    names = {"p": "p_welch", "p_adjusted": "p_holm", "low": "welch_low", "high": "welch_high"}
+    columns = "a b p_holm welch_low welch_high p_games_howell p_welch n_missing".split()
+    return tests.rename(columns=names)[columns]
 
 
 def _paired_tests(values: pd.DataFrame, design: Design) -> pd.DataFrame:
     names = {"diff": "paired_diff", "low": "paired_low", "high": "paired_high", "n": "n_pairs"}
-    gaps = mean_differences(values, design).rename(columns=names)
+    gaps = mean_tests(values, design).rename(columns=names)
     tests = adjust(wilcoxon_pairs(values, design))
     gaps["p_wilcoxon"] = tests["p"]
     gaps["p_holm"] = tests["p_adjusted"]

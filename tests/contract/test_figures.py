@@ -131,7 +131,7 @@ def sensitivity(systems):
     declared = {"alpha": 0.6, "beta": 0.4, "gamma": 0.25, "delta": 0.5, "tau": 1.0, "is_default": True}
     effects = pd.DataFrame(combinations(systems, 2), columns=["a", "b"])
     diff = 0.1 * effects.index
-    effects = effects.assign(diff=diff, low=diff - 0.05, high=diff + 0.05, neighbours=effects.index < 9)
+    effects = effects.assign(diff=diff, low=diff - 0.05, high=diff + 0.05)
     facts = {"outcome": "item_tas", "smallest": 0.05, **n}
     effect, size = ("effect", (0.025, 0.05, 0.1)), ("sessions", (5, 20, 50, 200))
     power = grid(("pair", list(pairwise(systems))), effect, size)
@@ -139,7 +139,7 @@ def sensitivity(systems):
     power = power.assign(power=(power["effect"] * power["sessions"] / 4).clip(upper=1.0), alpha=0.007)
     return {
         "sensitivity_weights": pd.concat([pd.DataFrame([declared]), weights], ignore_index=True).assign(**n),
-        "paired_effects": effects.assign(declared=False, **facts),
+        "paired_effects": effects.assign(**facts),
         "power": power.assign(n_contrasts=7, target=0.8, n=N_SESSIONS, sd_difference=0.14, **facts),
     }
 

@@ -58,14 +58,6 @@ def test_waiting_is_censored_and_a_curve_ends_where_ten_shifts_wait():
     assert recovery.followed(pd.Series([0.0, 1.0, 4.0, 4.0])) == 0
 
 
-def test_pairs_on_a_page():
-    many = pd.DataFrame({"diff": range(60), "declared": False, "neighbours": [n < 20 for n in range(60)]})
-    assert len(pairs.on_a_page(many)) == 20
-    many.loc[3:5, "declared"] = True
-    assert pairs.on_a_page(many)["diff"].tolist() == [5, 4, 3]
-    assert pairs.on_a_page(many.iloc[:45])["diff"].tolist() == [*range(44, -1, -1)]
-
-
 def test_means_leave_out_what_is_missing_and_resample_sessions_not_turns():
     values = {"model": [*"aaabbb"], "session_id": [*"123123"], "score": [0, 1] + [np.nan] * 4}
     found = base.means(pd.DataFrame(values), ["model"], "score").set_index("model")

@@ -10,6 +10,8 @@ from scipy import stats as sp
 
 from crs_lib import stats
 from crs_lib.stats import Estimate, bootstrap, share_of
+from crs_lib.stats.bounded import Means
+from crs_lib.stats.design import COST, GAIN, SHARE
 from tests.helpers import refused
 from tests.helpers.stats_examples import matrix_frame, random_matrix
 
@@ -68,7 +70,8 @@ def test_the_difference_of_two_correlations_is_paired():
     one, other, gap, none = (found(x=x, minus=minus).iloc[0] for x, minus in compared)
     assert gap["correlation"] == pytest.approx(one["correlation"] - other["correlation"])
     assert gap["low"] < gap["correlation"] < gap["high"]
-    assert abs(none["correlation"]) < 1e-12 and none["high"] - none["low"] < 1e-9 < one["high"] - one["low"]
+    assert abs(none["correlation"]) < 1e-12
+    assert math.isnan(none["low"]), "the same in every draw has no interval"
 
 
 @pytest.mark.parametrize("kind", ["pearson", "spearman"])
@@ -96,7 +99,7 @@ def test_degenerate_cases():
     row = stats.cluster_bootstrap(matrix_frame([[0.2, 0.4]]), design).iloc[0]
     assert row["mean"] == 0.2 and np.isnan(row["low"])
     flat = stats.cluster_bootstrap(matrix_frame(np.full((6, 2), 0.3)), design)
-    assert flat[["low", "high"]].to_numpy() == pytest.approx(0.3)
+    assert flat[["low", "high"]].isna().all(axis=None), "a constant has no interval"
     absent = stats.cluster_bootstrap(matrix_frame([[1.0, np.nan], [2.0, np.nan]]), design)
     assert np.isnan(absent["mean"][1]) and absent["n_missing"][1] == 2
     refused("no rows", stats.cluster_bootstrap, absent.iloc[:0].assign(scenario=0, value=0))
@@ -105,25 +108,65 @@ def test_degenerate_cases():
     assert np.isnan(stats.cluster_bootstrap_correlation(constant, "x", "y", design)["correlation"][0])
 
 
-def test_the_interval_of_a_cost_is_that_of_t_never_of_no_width_and_covers_rare_large_costs():
+def test_a_mean_of_any_scale_has_the_interval_of_t():
     values = np.random.default_rng(1).normal(0.3, 0.3, 30)
-    found = stats.cost_interval([*values, np.nan])
+    mean = stats.mean_interval([*values, np.nan], limits=stats.Range())
     low, high = sp.t.interval(0.95, 29, values.mean(), values.std(ddof=1) / np.sqrt(30))
-    assert (found.value, found.low, found.high, found.n) == pytest.approx((values.mean(), low, high, 30))
-    few, many = stats.cost_interval(np.zeros(12)), stats.cost_interval(np.zeros(50))
-    assert few.reason == "too few differing scenarios" and math.isnan(few.low)
-    assert many.reason == "" and many.low < -0.02 and many.high > 0.02
-    # a rare loss, of which a sample may hold none
-    assert stats.cost_interval([1.0] * 49 + [0.2]).high > 1.0 - 0.8 / 50
+    assert mean[:4] == pytest.approx((values.mean(), low, high, 30))
+
+
+def test_a_bounded_mean_has_the_interval_of_the_sample_with_a_user_made_up_on_that_side():
+    values = np.random.default_rng(1).normal(0.3, 0.2, 30)
+    mean = stats.mean_interval(values)
+    for end, sign in ((mean.low, -1), (mean.high, 1)):
+        wide = [*values, values.mean() + sign * 0.5]
+        assert end == pytest.approx(sp.t.interval(0.95, 30, np.mean(wide), sp.sem(wide))[sign > 0])
+
+
+@pytest.mark.parametrize("values", [[1.0] * 30 + [0.9], [0.0] * 9 + [1.0], [0.0, 1.0] * 4])
+def test_no_interval_leaves_the_range(values):
+    share = stats.mean_interval(values, limits=SHARE)
+    assert share.low >= 0
+    assert share.high <= 1
+
+
+@pytest.mark.parametrize(
+    ("values", "printed"),
+    [
+        ([0.5, 0.7], "0.60 (2 users)"),
+        ([0.5], "0.50 (1 user)"),
+        ([0.25] * 37, "0.25 (the same for all 37)"),
+        ([], "unknown"),
+    ],
+)
+def test_what_has_no_interval_says_why(values, printed):
+    assert str(stats.mean_interval(values)) == printed
+
+
+def test_a_ratio_lies_within_its_interval():
     top, bottom = np.array([0.0, 0.3, 0.2, 0.5] * 6), np.array([0.1, 1.0, 0.4, 1.0] * 6)
-    found = stats.ratio_interval(top, bottom)
-    assert found.low < found.value == pytest.approx(top.mean() / bottom.mean()) and found.value < found.high
+    share = stats.ratio_interval(top, bottom)
+    assert share.value == pytest.approx(top.mean() / bottom.mean())
+    assert share.low < share.value < share.high
     assert math.isnan(stats.ratio_interval([np.nan], [1.0]).value)
-    # Nine of ten scenarios cost nothing: the plain interval of 20 misses the mean in a fifth of samples.
-    draw = np.random.default_rng(2)
-    population = np.where(draw.random(2000) < 0.9, 0.0, draw.uniform(-0.3, 1.2, 2000))
-    found = [stats.cost_interval(draw.choice(population, 20, replace=False)) for _ in range(300)]
-    assert np.mean([one.low <= population.mean() <= one.high for one in found]) >= 0.93
+
+
+def test_rare_large_losses_are_covered():
+    """3 % of the users lose everything: the t interval of 100 misses the mean in a fifth of the samples."""
+    lost = np.random.default_rng(2).random((2000, 100)) < 0.03
+    low, high = Means.of(lost, COST).ends()
+    assert np.mean((low <= 0.03) & (high >= 0.03)) >= 0.93
+    plain_low, plain_high = Means.of(lost, stats.Range()).ends()
+    assert np.mean((plain_low <= 0.03) & (plain_high >= 0.03)) < 0.85
+
+
+@pytest.mark.parametrize(("seed", "margin"), [(0, 0.1), (1, 0.3), (2, 0.5), (3, 0.9)])
+def test_the_tests_say_what_the_interval_says(seed, margin):
+    frame = matrix_frame(np.clip(random_matrix(seed, 40, 2) / 4, -1, 1))
+    row = stats.mean_tests(frame, stats.Design(limits=GAIN), margin=margin).iloc[0]
+    assert (row["p"] <= 0.05) == (row["low"] > 0 or row["high"] < 0)
+    plain = stats.mean_tests(frame, stats.Design(confidence=0.9), margin=margin).iloc[0]
+    assert (plain["p_equivalent"] <= 0.05) == (-margin < plain["low"] and plain["high"] < margin)
 
 
 def paired(gap, noise):
@@ -162,8 +205,9 @@ def test_a_mean_counts_scenarios_and_the_resolution_is_that_of_the_least_certain
 
 def test_shares_and_numbers_are_printed_in_one_form():
     frame = pd.DataFrame({"scenario": range(8), "hit": [True] * 8})
-    assert f"{share_of(frame, 'hit'):%}" == "100 % [68, 100]"  # 8 / (8 + 1.96²)
-    assert f"{share_of(frame.assign(hit=False), 'hit'):%}" == "0 % [0, 32]"
+    assert f"{share_of(frame, 'hit'):%}" == "100 % (the same for all 8)"
+    assert f"{share_of(frame.iloc[:2], 'hit'):%}" == "100 % (2 users)"
+    assert f"{share_of(frame.iloc[:1], 'hit'):%}" == "100 % (1 user)"
     assert math.isnan(share_of(frame.assign(hit=None), "hit").value)
     assert str(Estimate(-0.004, -0.2, 0.2, 5)) == "0.00 [−0.20, 0.20]"
     assert f"{Estimate(0.412, 0.35, 0.47, 5):%}" == "41 % [35, 47]"

@@ -6,20 +6,20 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-import scipy
 import statsmodels.formula.api as smf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as sp
 from statsmodels.duration.hazard_regression import PHReg
-from statsmodels.stats.power import TTestPower
 
 from benchmarks.facets import facet_variances, scenarios_needed
 from crs_lib import stats
 from crs_lib.stats.agreement import masi_distance
+from crs_lib.stats.bounded import Means
+from crs_lib.stats.design import GAIN
 from crs_lib.stats.mixed import mixed_model
 from crs_lib.stats.paired import rm_anova
-from crs_lib.stats.power import _wilcoxon_power, contrast_curves, contrast_power
+from crs_lib.stats.power import contrast_curves, contrast_power
 from crs_lib.stats.survival import hazard_ratios, net_incidence
 from tests.helpers import refused
 from tests.helpers.stats_examples import KRIPPENDORFF, matrix_frame, random_matrix, ratings, remission_frame
@@ -189,59 +189,58 @@ def test_bad_input_says_what_to_do(make, frame, words):
     refused(words, make, frame)
 
 
-def simulated(sd, effect, n, level):
-    """The share of normal samples in which Wilcoxon's paired test finds the effect."""
-    noise = np.random.default_rng(1).standard_normal((4000, n)) * sd + effect
-    method = "exact" if n <= 50 else "asymptotic"
-    return (scipy.stats.wilcoxon(noise, axis=1, method=method).pvalue <= level).mean()
-
-
-@pytest.mark.parametrize(("n", "effect"), [(12, 0.8), (30, 0.0), (40, 0.4), (105, 0.3)])
-def test_power_of_wilcoxon_is_that_of_t_with_fewer_scenarios_and_that_of_a_simulation(n, effect):
-    """Its efficiency against t is 3 / pi on normal data: n t-scenarios do the work of n pi / 3."""
-    found = _wilcoxon_power(effect, n, 0.05)
-    assert found == pytest.approx(TTestPower().power(effect, n * 3 / np.pi, 0.05), abs=1e-9)
-    assert found == pytest.approx(simulated(1.0, effect, n, 0.05), abs=0.03)
-
-
 PAIRS = stats.Design(pairs=[("b", "a"), ("c", "a")])
 
 
-def test_power_of_a_contrast_is_that_of_its_own_differences_and_without_spread_it_is_unknown():
-    """Two contrasts of one run, one four times as noisy: it takes 16 times the scenarios."""
-    base, calm = np.random.default_rng(6).normal(size=(2, 40))
-    calm = 0.1 * (calm - calm.mean()) / calm.std(ddof=1)
-    frame = matrix_frame(np.column_stack([base, base + calm, base + 4 * calm]), names=["a", "b", "c"])
-    found = contrast_power(frame, 0.05, PAIRS, tests=2)
-    assert found["sd_difference"].tolist() == pytest.approx([0.1, 0.4])
-    assert found["detectable_effect"][1] == pytest.approx(4 * found["detectable_effect"][0])
-    assert found["sessions_needed"][1] == pytest.approx(16 * found["sessions_needed"][0], rel=0.1)
-    assert found["power_now"][1] == pytest.approx(simulated(0.4, 0.05, 40, 0.025), abs=0.03)
-    needed = int(found["sessions_needed"][0])
-    assert simulated(0.1, 0.05, needed, 0.025) == pytest.approx(0.8, abs=0.03)
-    assert _wilcoxon_power(0.5, needed, 0.025) >= 0.8 > _wilcoxon_power(0.5, needed - 1, 0.025)
-    curves = contrast_curves(frame, [0.05, 0.2], [10, 40], PAIRS, tests=2)
+def drawn(sd, effect, n, level, draws=4000):
+    """The share of samples of a normal population in which the test of means finds the effect."""
+    noise = np.random.default_rng(1).normal(effect, sd, (draws, n))
+    means = Means.of(noise, GAIN.of_differences)
+    return ((means.p_differs() <= level) & (means.mean > 0)).mean()
+
+
+def pilot_frame(spread, n=400):
+    base, noise = np.random.default_rng(6).normal(size=(2, n))
+    noise = (noise - noise.mean()) / noise.std(ddof=1)
+    columns = [base, base + 0.04 + spread * noise, base + 0.04 + 4 * spread * noise]
+    return matrix_frame(np.column_stack(columns), names=["a", "b", "c"])
+
+
+BOUNDED = PAIRS.changed(limits=GAIN)
+
+
+def test_power_is_that_of_samples_drawn_from_the_population():
+    power = contrast_power(pilot_frame(0.1), 0.05, BOUNDED, tests=2).set_index("a")
+    assert power["sd_difference"].tolist() == pytest.approx([0.1, 0.4])
+    assert power.loc["c", "power_now"] == pytest.approx(drawn(0.4, 0.05, 400, 0.025), abs=0.05)
+    assert power.loc["c", "power_observed"] == pytest.approx(drawn(0.4, 0.04, 400, 0.025), abs=0.05)
+    needed = int(power.loc["b", "sessions_needed"])
+    assert drawn(0.1, 0.05, needed, 0.025) == pytest.approx(0.8, abs=0.05)
+    detectable = power.loc["c", "detectable_effect"]
+    assert drawn(0.4, detectable, 400, 0.025) == pytest.approx(0.8, abs=0.05)
+
+
+def test_power_curves_rise_with_effect_and_number_and_fall_with_noise():
+    curves = contrast_curves(pilot_frame(0.1), [0.05, 0.2], [10, 400], BOUNDED, tests=2)
     power = curves.set_index(["a", "effect", "sessions"])["power"]
-    assert len(power) == 2 * 2 * 2
-    assert power["b", 0.05, 40] == pytest.approx(found["power_now"][0])  # 40 scenarios are those of the run
-    assert power["c", 0.2, 40] == pytest.approx(power["b", 0.05, 40])  # four times the spread and the effect
-    assert power["b", 0.05, 10] < power["b", 0.05, 40] > power["c", 0.05, 40]
+    assert len(power) == 8
+    table = contrast_power(pilot_frame(0.1), 0.05, BOUNDED, tests=2)
+    assert power["b", 0.05, 400] == table["power_now"][0]
+    assert power["b", 0.05, 10] < power["b", 0.2, 10]
+    assert power["c", 0.05, 400] < power["b", 0.05, 400]
+
+
+def test_power_beyond_a_thousand_scenarios_follows_that_of_drawn_ones():
+    curves = contrast_curves(pilot_frame(0.4), [0.04], [1000, 1001], BOUNDED)
+    near, beyond = curves.loc[curves["a"] == "c", "power"]
+    assert beyond == pytest.approx(near, abs=0.04)
+
+
+def test_power_of_too_few_scenarios_is_unknown():
     frame = matrix_frame(np.array([[1.0, 2.0, 3.0], [2.0, 3.0, np.nan]]), names=["a", "b", "c"])
-    columns = ["power_now", "detectable_effect", "sessions_needed", "needed_low", "needed_high"]
+    columns = ["power_now", "power_observed", "detectable_effect", "sessions_needed"]
     assert contrast_power(frame, 0.05, PAIRS)[columns].isna().all(axis=None)
     assert contrast_curves(frame, [0.05], [5], PAIRS).empty
-
-
-def test_sessions_needed_has_the_interval_of_the_deviation():
-    """Of 60 runs of 40 scenarios, most intervals hold the number that the true deviation asks for."""
-    rng, inside = np.random.default_rng(8), 0
-    truth = next(n for n in range(2, 1000) if _wilcoxon_power(0.1 / 0.3, n, 0.05) >= 0.8)
-    for _ in range(60):
-        x = np.column_stack([np.zeros(40), rng.normal(0, 0.3, 40)])
-        row = contrast_power(matrix_frame(x, names=["a", "b"]), 0.1, stats.Design(resamples=200)).iloc[0]
-        assert row["needed_low"] <= row["sessions_needed"] <= row["needed_high"]
-        inside += row["needed_low"] <= truth <= row["needed_high"]
-    assert inside / 60 > 0.8
 
 
 FACETS = ["system", "catalogue", "seed", "scenario"]

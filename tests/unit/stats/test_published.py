@@ -11,11 +11,11 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.weightstats import ttost_paired
 
 from crs_lib import stats
-from crs_lib.stats import Design, friedman, icc, sign_flip_pairs, wilcoxon_pairs
+from crs_lib.stats import Design, friedman, icc, mean_tests, sign_flip_pairs, wilcoxon_pairs
 from crs_lib.stats.assumptions import assumptions
 from crs_lib.stats.effects import rank_biserial
 from crs_lib.stats.groups import one_way_anova, tukey_hsd, welch_anova
-from crs_lib.stats.paired import rm_anova, tost_pairs
+from crs_lib.stats.paired import rm_anova
 from crs_lib.stats.survival import hazard_ratios, kaplan_meier
 from tests.helpers import stats_examples as given
 from tests.helpers.stats_examples import groups_frame, matrix_frame, paired_frame, random_matrix, ratings
@@ -66,8 +66,8 @@ PRINTED = [
     ("pingouin's documentation of epsilon()", lambda: rm_anova(FIVE), {"epsilon_gg": 0.5587754577585018}, 1e-12),
     ("R: friedman.test(RoundingTimes)", lambda: friedman(matrix_frame(given.ROUNDING_TIMES)), {"statistic": 11.143}, 5e-4),
     ("the same", lambda: friedman(matrix_frame(given.ROUNDING_TIMES)), {"p": 0.003805}, 5e-7),
-    ("R: t.test(extra ~ group, sleep, paired)", lambda: stats.mean_differences(SLEEP), {"t": -4.0621, "p": 0.002833}, 5e-5),
-    ("the same", lambda: stats.mean_differences(SLEEP), {"diff": -1.58, "low": -2.4598858, "high": -0.7001142}, 1e-7),
+    ("R: t.test(extra ~ group, sleep, paired)", lambda: stats.mean_tests(SLEEP), {"p": 0.002833}, 5e-5),
+    ("the same", lambda: stats.mean_tests(SLEEP), {"diff": -1.58, "low": -2.4598858, "high": -0.7001142}, 1e-7),
     ("Hollander & Wolfe (1973), p. 29: V = 40, one-sided .01953", lambda: wilcoxon_pairs(DEPRESSION),
      {"w_plus": 40, "w_minus": 5, "p": 0.0390625}, 1e-12),
     ("Fisher (1935), section 21: 863 of 32768 patterns reach 314", lambda: sign_flip_pairs(ZEA_MAYS, permutations=2**15),
@@ -122,7 +122,8 @@ def anova_rm():
     (lambda: check("normal residuals", matrix_frame(WIDE)), ["statistic", "p"], lambda: sp.shapiro(RESIDUALS.ravel()), 1e-9),
     (lambda: wilcoxon_pairs(matrix_frame(np.column_stack([LUMPY, 0 * LUMPY]))), ["p"],
      lambda: [sp.wilcoxon(LUMPY, zero_method="pratt").pvalue], 1e-12),
-    (lambda: tost_pairs(matrix_frame(TWO), 0.5), ["p"], lambda: [ttost_paired(*columns(TWO), -0.5, 0.5)[0]], 1e-10),
+    (lambda: mean_tests(matrix_frame(TWO), margin=0.5), ["p_equivalent"], lambda: [ttost_paired(*columns(TWO), -0.5, 0.5)[0]], 1e-10),
+    (lambda: mean_tests(matrix_frame(TWO)), ["p"], lambda: [sp.ttest_rel(*columns(TWO)).pvalue], 1e-10),
 ])  # fmt: skip
 def test_other_implementations(ours, names, theirs, digits):
     assert ours()[names].iloc[0].tolist() == pytest.approx(list(theirs()), rel=digits)
