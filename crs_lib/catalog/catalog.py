@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from crs_lib.catalog import fields
+from crs_lib.catalog import fields, spelling
 from crs_lib.catalog.cleaning import CleaningReport, Films, clean
 from crs_lib.catalog.declared import Declared
 from crs_lib.catalog.fields import CREDIT_FIELDS, FIELDS, GOAL_FIELD, YEAR_FIELD, Field
@@ -45,6 +45,14 @@ class _Wish(NamedTuple):
     keep: float
     field: str
     items: Codes
+
+
+class TitleVariant(NamedTuple):
+    """A further spelling of the title of items, and the mark that must stand in it ("" for none)."""
+
+    items: tuple[int, ...]
+    text: str
+    mark: str
 
 
 class Catalog:
@@ -270,13 +278,39 @@ class Catalog:
 
     @cached_property
     def title_index(self) -> Mapping[str, tuple[int, ...]]:
-        """Folded title to the items that bear it (remakes share one)."""
+        """Every folded spelling of a title to the items that bear it (remakes share one). What is one item's
+        title itself is no further spelling or other title of another.
+        """
+        index = self._by_title
+        own = frozenset(index)
+        for form, variant in self.title_variants.items():
+            if form not in own:
+                index[form] = variant.items
+        index.pop("", None)  # a title without words
+        return index
+
+    @cached_property
+    def _by_title(self) -> dict[str, tuple[int, ...]]:
         index: dict[str, tuple[int, ...]] = {}
         for position, item in enumerate(self.items):
             title = fold(item.title)
             index[title] = (*index.get(title, ()), position)
-        index.pop("", None)  # a title without words
         return index
+
+    @cached_property
+    def title_variants(self) -> Mapping[str, TitleVariant]:
+        """Other titles and further spellings, none an item's own title, by their folded form."""
+        own = self._by_title
+        variants: dict[str, TitleVariant] = {}
+        for position, item in enumerate(self.items):
+            for title in (item.title, *item.also):
+                for text, mark in spelling.spellings(title):
+                    form = fold(text)
+                    if form and form not in own:
+                        earlier = variants.get(form)
+                        items = (*earlier.items, position) if earlier else (position,)
+                        variants[form] = TitleVariant(items, text, mark)
+        return variants
 
     @cached_property
     def id_index(self) -> Mapping[str, int]:
@@ -423,6 +457,8 @@ class Catalog:
         film = self.items[item]
         record: dict[str, Any] = {"name": film.title, YEAR_FIELD: str(film.year or "")}
         record.update(self._by_column(film))
+        if film.also:
+            record["also"] = list(film.also)
         return {**record, "plot": film.plot, "item_id": film.item_id}
 
     def export(self) -> Iterator[dict[str, Any]]:
@@ -430,6 +466,8 @@ class Catalog:
         for film, recommendable in zip(self.items, self.recommendable.tolist(), strict=True):
             record: dict[str, Any] = {"id": film.item_id, "title": film.title, YEAR_FIELD: film.year or None}
             record.update(self._by_column(film))
+            if film.also:
+                record["also"] = list(film.also)
             yield {**record, "plot": film.plot, "recommendable": recommendable}
 
     def frame(self) -> pd.DataFrame:
@@ -444,7 +482,13 @@ class Catalog:
         many = [row.column for name, row in self.fields.items() if name != YEAR_FIELD]
         frame = pd.DataFrame(rows, columns=["item_id", "title", YEAR_FIELD, *many, "plot"])
         frame[YEAR_FIELD] = frame[YEAR_FIELD].astype("Int64")
+        if self._has_other_titles:
+            frame["also"] = [list(item.also) for item in items]
         return frame
+
+    @cached_property
+    def _has_other_titles(self) -> bool:
+        return any(item.also for item in self.items)
 
     def save(self, path: Path) -> None:
         """Write Parquet that ``sources.load`` reads back, and declared fields to a YAML file of its name."""

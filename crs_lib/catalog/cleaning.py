@@ -1,5 +1,6 @@
 """Cleaning with a report: every label merged or dropped is counted, nothing is edited in silence."""
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -8,6 +9,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from crs_lib.catalog import lexicon
 from crs_lib.catalog.fields import CREDIT_FIELDS, FIELDS, Field
 from crs_lib.catalog.item import Item
 from crs_lib.catalog.lexicon import Cleaned
@@ -15,11 +17,20 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold, shorten
 
 Record = Mapping[str, object]  # a film as a file holds it: a text, a number or a list of texts by key
-Films = Iterable[tuple[str, Record]]  # the films of a file, each with its key
+
+
+class LeftOut(NamedTuple):
+    """A row of a file that is no film, and why, as a clause: "it has no title"."""
+
+    reason: str
+
+
+Films = Iterable[tuple[str, Record | LeftOut]]  # the films of a file, each with its key
 
 _IDS = ("item_id", "original_id")
 _TITLES = ("name", "title")
-_OTHER_KEYS = frozenset({"plot", "plot_keywords", *_TITLES, *_IDS})
+_OTHER_KEYS = frozenset({"plot", "plot_keywords", "also", *_TITLES, *_IDS})
+_PLACEHOLDER = "placeholder"
 _SUMMARY = ["field", "values before", "distinct before", "merged", "dropped", "doublets"]
 _SUMMARY += ["values after", "distinct after"]
 _SHARED = 3  # values; shorter lists are shared by the films that have them
@@ -36,16 +47,30 @@ class Change(NamedTuple):
     reason: str
 
 
+class RowNote(NamedTuple):
+    """A row of the file, counted from 1, that is no film: ``merged`` into another, or ``left out``."""
+
+    row: int
+    action: str
+    title: str
+    film: str
+    reason: str
+
+
 @dataclass
 class CleaningReport:
-    """The record of a cleaning: counts per field before and after, every change, every merged film."""
+    """The record of a cleaning: counts per field before and after, every change, every row that is no film.
+
+    ``form`` is the public form that the file was read as, "" where it is of none.
+    """
 
     changes: Counter[Change] = field(default_factory=Counter)
     before: dict[str, Counter[str]] = field(default_factory=dict)
     after: dict[str, Counter[str]] = field(default_factory=dict)
     films_read: int = 0
     films_kept: int = 0
-    merged_films: list[tuple[str, str]] = field(default_factory=list)
+    row_notes: list[RowNote] = field(default_factory=list)
+    form: str = ""
     low_information: int = 0
     ignored_keys: Counter[str] = field(default_factory=Counter)
 
@@ -57,6 +82,16 @@ class CleaningReport:
             report.before[name] = Counter()
             report.after[name] = Counter()
         return report
+
+    @property
+    def merged_films(self) -> list[tuple[str, str]]:
+        """The title of every row that was merged into a film, and that film's."""
+        return [(note.title, note.film) for note in self.row_notes if note.action == "merged"]
+
+    @property
+    def left_out(self) -> list[RowNote]:
+        """The rows that are no films."""
+        return [note for note in self.row_notes if note.action == "left out"]
 
     def summary(self) -> pd.DataFrame:
         """One row a field: values and distinct values before and after, merged, dropped, doublets."""
@@ -80,6 +115,27 @@ class CleaningReport:
         order = ["films", "field", "action", "from"]
         return frame.sort_values(order, ascending=[False, True, True, True], ignore_index=True)
 
+    def lines(self) -> pd.DataFrame:
+        """``cleaning_report.csv``: :meth:`table`, then a line a row that is no film, with its number."""
+        frame = self.table().assign(row="")
+        rows: list[tuple[object, ...]] = []
+        if self.form:
+            rows.append(("file", "read as", "", self.form, "known by its columns", self.films_read, ""))
+        for note in self.row_notes:
+            rows.append(("row", note.action, note.title, note.film, note.reason, 1, note.row))
+        return pd.concat([frame, pd.DataFrame(rows, columns=frame.columns)], ignore_index=True)
+
+    def balance(self) -> str:
+        """The balance of rows as one line: read = films + merged + left out, and the placeholders."""
+        read = f"{self.films_read:,} rows read" + (f" ({self.form})" if self.form else "")
+        left = self.left_out
+        why = f" (row {left[0].row}: {left[0].reason})" if left else ""
+        parts = f"{self.films_kept:,} films + {len(self.merged_films):,} merged + {len(left):,} left out{why}"
+        empty = 0
+        for change, films in self.changes.items():
+            empty += films if change.reason == _PLACEHOLDER else 0
+        return f"{read} = {parts}; {empty:,} placeholders are no values"
+
     def __str__(self) -> str:
         fate = "never"
         if 0 < self.low_information == self.films_kept:
@@ -88,6 +144,11 @@ class CleaningReport:
             f"{self.films_read:,} films read, {self.films_kept:,} kept, {len(self.merged_films)} merged; "
             f"{self.low_information} without {' and '.join(CREDIT_FIELDS)} ({fate} recommended)"
         )
+        left = len(self.left_out)
+        if left:
+            sentence += f"; {left:,} rows left out"
+        if self.form:
+            sentence += f"; read as {self.form}"
         if self.ignored_keys:
             sentence += f"; not used: {', '.join(self.ignored_keys)}"
         return sentence
@@ -96,10 +157,10 @@ class CleaningReport:
 def clean(records: Films, rows: Mapping[str, Field] = FIELDS) -> tuple[list[Item], CleaningReport]:
     """Clean films given as ``(key, record)``, the OpenDialKG form.
 
-    Returns items with the fields of ``rows``, and the report. Films of one folded title and year (or without)
-    are merged, the first one's spelling stays. Raises InputError naming record and field for a film without
-    title, a title or plot that is not one text, a field that is no text or list of texts, or a year that is
-    no number.
+    Returns items with the fields of ``rows``, and the report. Films of one folded title are merged where they
+    are of one year, or one is of none and no other film has the title; the first one's spelling stays. Films
+    of two ids are two. A film without title is left out. Raises InputError naming record and field for a
+    title or plot that is not one text, a field that is no text or list of texts, or a year that is no number.
     """
     cleaning = _Cleaning(rows)
     for key, record in records:
@@ -117,35 +178,82 @@ class _Cleaning:
         for name, row in rows.items():
             self._cleaners[name] = cache(row.clean)
         self._items: list[Item] = []
-        self._positions: dict[str, list[int]] = {}  # of the films of a title
+        self._row_of = array("L")  # of the items
+        self._positions: dict[str, tuple[int, ...]] = {}  # of the films of a title
+        self._foreign_ids: set[str] = set()  # of another database: they do not tell films of one title apart
 
-    def add(self, key: str, record: Record) -> None:
-        """Clean the next film, and merge it with an earlier one of its title and year."""
+    def add(self, key: str, record: Record | LeftOut) -> None:
+        """Clean the next film, and merge it with an earlier one of its title, and its id or year."""
         self.report.films_read += 1
-        item = self._cleaned(f"record {self.report.films_read} ({shorten(str(key), 60)!r})", key, record)
+        row = self.report.films_read
+        item: Item | LeftOut
+        if isinstance(record, LeftOut):
+            item = record
+        else:
+            item = self._cleaned(f"record {row} ({shorten(str(key), 60)!r})", key, record)
+        if isinstance(item, LeftOut):
+            self.report.row_notes.append(RowNote(row, "left out", key, "", item.reason))
+            return
         title = fold(item.title) or item.title  # "!!!" and "???" have no words
-        namesakes = self._positions.setdefault(title, [])
+        namesakes = self._positions.get(title, ())
         for position in namesakes:
-            earlier = self._items[position]
-            if item.year is None or earlier.year in (None, item.year):
-                self.report.merged_films.append((item.title, earlier.title))
-                self._items[position] = self._merged(earlier, item)
+            if self._is_same(self._items[position], item):
+                self._merge(position, item, row, "the same title, and year or id")
                 return
-        namesakes.append(len(self._items))
+        self._positions[title] = (*namesakes, len(self._items))
         self._items.append(item)
+        self._row_of.append(row)
 
-    def _cleaned(self, where: str, key: str, record: Record) -> Item:
+    def _is_same(self, first: Item, second: Item) -> bool:
+        """Whether two records of one title are of one film: of one id, or where an id lacks, of one year."""
+        ids = (first.item_id, second.item_id)
+        years = (first.year, second.year)
+        if all(ids) and self._foreign_ids.isdisjoint(ids):
+            return ids[0] == ids[1] and (years[0] == years[1] or None in years)
+        return years[0] == years[1]
+
+    def _merge(self, position: int, item: Item, row: int, why: str) -> None:
+        earlier = self._items[position]
+        reason = f"{why}, as row {self._row_of[position]}"
+        self.report.row_notes.append(RowNote(row, "merged", item.title, earlier.title, reason))
+        self._items[position] = self._merged(earlier, item)
+
+    def _merge_undated(self) -> None:
+        """Merge films without a year into the one film of their title; one of several is not chosen."""
+        gone = set()
+        for positions in self._positions.values():
+            if len(positions) != 2:
+                continue
+            first, second = positions
+            years = (self._items[first].year, self._items[second].year)
+            ids = (self._items[first].item_id, self._items[second].item_id)
+            if None in years and not (all(ids) and self._foreign_ids.isdisjoint(ids)):
+                why = "the same title, and no other film has it"
+                self._merge(first, self._items[second], self._row_of[second], why)
+                gone.add(second)
+        if gone:
+            self._items = [item for position, item in enumerate(self._items) if position not in gone]
+
+    def _cleaned(self, where: str, key: str, record: Record) -> Item | LeftOut:
         if not isinstance(record, Mapping):
             raise InputError(f"{where}: expected an object with the film's fields, got {record!r:.80}")
         title = " ".join((_first_text(where, _TITLES, record) or key).split())
         if not title:
-            raise InputError(f"{where}: field 'title' is empty; every film needs a title")
+            return LeftOut("it has no title")
         for name in record:
             if name not in self._cleaners and name not in _OTHER_KEYS:
                 self.report.ignored_keys[name] += 1
         values = {name: self._values(where, row, record) for name, row in self._rows.items()}
         item_id = _item_id(where, record)
-        return Item(item_id, title, values, one_text(where, "plot", record.get("plot")))
+        if item_id and not record.get("item_id"):
+            self._foreign_ids.add(item_id)
+        plot = one_text(where, "plot", record.get("plot"))
+        if lexicon.is_placeholder(plot):
+            if plot:
+                self.report.changes[Change("plot", "dropped", plot, "", _PLACEHOLDER)] += 1
+            plot = ""
+        also = _other_titles(title, _labels(where, "also", record.get("also")))
+        return Item(item_id, title, values, plot, also)
 
     def _values(self, where: str, row: Field, record: Record) -> tuple[str, ...]:
         """The clean values of a field, each once; what was changed or dropped goes to the report."""
@@ -158,15 +266,24 @@ class _Cleaning:
                 value, reason = self._cleaners[name](label)
             except InputError as error:
                 raise InputError(f"{where}: field {name!r}: {error}") from error
+            if lexicon.is_placeholder(label) and reason != "empty":
+                value = None
+                reason = _PLACEHOLDER
             if value is None:
                 changes[Change(name, "dropped", label, "", reason)] += 1
                 continue
             if value != label:
-                changes[Change(name, "merged", label, value, "same meaning")] += 1
+                changes[Change(name, "merged", label, value, reason or "same meaning")] += 1
             form = _folded(value)
             if form in values:
                 changes[Change(name, "doublet", label, values[form], "named twice")] += 1
             values.setdefault(form, value)
+        if len(values) > 1 and not row.many:
+            first, *others = values.values()
+            for value in others:
+                changes[
+                    Change(name, "dropped", value, first, "the other one is the title's, or comes first")
+                ] += 1
         return _as_many(row, values)
 
     def _merged(self, first: Item, second: Item) -> Item:
@@ -177,10 +294,12 @@ class _Cleaning:
             for value in first.values[name] + second.values[name]:
                 by_form.setdefault(fold(value), value)
             values[name] = _as_many(row, by_form)
-        return Item(first.item_id or second.item_id, first.title, values, first.plot or second.plot)
+        also = _other_titles(first.title, (*first.also, *second.also))
+        return Item(first.item_id or second.item_id, first.title, values, first.plot or second.plot, also)
 
     def finish(self) -> list[Item]:
         """The films, with one spelling a value and an id each; the report is complete then."""
+        self._merge_undated()
         for name in self._rows:
             self._spell_alike(name)
         _give_ids(self._items)
@@ -219,6 +338,15 @@ class _Cleaning:
         for item in self._items:
             values = item.values[name]
             item.values[name] = tuple(best.get(value, value) for value in values)
+
+
+def _other_titles(title: str, titles: Iterable[str]) -> tuple[str, ...]:
+    """Titles without placeholders and repetitions of each other or of the main one."""
+    by_form = {fold(title): title}
+    for other in titles:
+        if not lexicon.names_no_film(other):
+            by_form.setdefault(fold(other), other)
+    return tuple(by_form.values())[1:]
 
 
 def _as_many(row: Field, values: Mapping[str, str]) -> tuple[str, ...]:

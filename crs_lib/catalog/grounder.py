@@ -241,10 +241,10 @@ class Grounder:
         return sorted(mentions)
 
     def _film_meant(self, namesakes: Sequence[int], year: int | None, preferred: Collection[int]) -> int:
-        """The film of the year, else a preferred one, else the first."""
-        for item in namesakes:
-            if year is not None and self.catalog.items[item].year == year:
-                return item
+        """Of the films of the year, else of all, a preferred one, else the first."""
+        if year is not None:
+            of_year = [item for item in namesakes if self.catalog.items[item].year == year]
+            namesakes = of_year or namesakes
         for item in namesakes:
             if item in preferred:
                 return item
@@ -253,10 +253,15 @@ class Grounder:
     @cached_property
     def _titles(self) -> _Titles:
         index = self.catalog.title_index
+        variants = self.catalog.title_variants
         title_rules = []
-        for items in index.values():
-            title = self.catalog.items[items[0]].title
-            title_rules.append(rules.title_rule(title, self._everyday))
+        for form, items in index.items():
+            variant = variants.get(form)
+            if variant is None:
+                rule = rules.title_rule(self.catalog.items[items[0]].title, self._everyday)
+            else:
+                rule = rules.variant_rule(variant.text, variant.mark, self._everyday)
+            title_rules.append(rule)
         return _Titles(Matcher(list(index), self._everyday), list(index.values()), title_rules)
 
     def recommended(self, text: str, mentions: Sequence[Mention] | None = None) -> list[int]:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from crs_lib.catalog import fields
-from crs_lib.catalog.cleaning import Films
+from crs_lib.catalog.cleaning import Films, LeftOut, Record
 from crs_lib.catalog.fields import ALL_FIELDS, PLOT, Field
 
 _MOST = 5  # keywords of a film
@@ -26,7 +26,7 @@ def with_keywords(films: Films, rows: Mapping[str, Field]) -> Films:
                 return films
             plots.append(str(record.get("plot") or ""))
     keywords_of = iter(extract(plots))
-    completed: list[tuple[str, Mapping[str, object]]] = []
+    completed: list[tuple[str, Record | LeftOut]] = []
     for title, record in films:
         if isinstance(record, Mapping):
             record = {**record, column: next(keywords_of)}

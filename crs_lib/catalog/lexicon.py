@@ -19,6 +19,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold
 
 NOT_A_LANGUAGE = frozenset({"language", "none", "silent", "silent film", "no dialogue", "unknown", "n a"})
+NO_LANGUAGE_CODES = frozenset({"xx", "zxx", "und", "mul", "mis", "no linguistic content", "undetermined"})
 NOT_A_PERSON = frozenset({"unknown", "n a", "na", "none", "various", "anonymous", "uncredited"})
 
 
@@ -63,6 +64,65 @@ def is_common(form: str) -> bool:
 def weak_genres() -> frozenset[str]:
     """Genre names that are everyday nouns: found only beside a film word or another genre."""
     return words("weak genres") | {"children s", "fairy tale", "love story", "period piece", "road trip"}
+
+
+@cache
+def articles() -> tuple[str, ...]:
+    """The articles that titles carry behind a comma, as they are written, the longest first."""
+    every = set()
+    for written in _tables()["articles"].values():
+        every.update(written.split())
+    return tuple(sorted(every, key=lambda article: (-len(article), article)))
+
+
+@cache
+def article_words() -> frozenset[str]:
+    """The folded articles."""
+    return frozenset(map(fold, articles()))
+
+
+@cache
+def _nothing() -> frozenset[str]:
+    return frozenset(_tables()["placeholders"]["any"])
+
+
+@cache
+def _no_title() -> frozenset[str]:
+    return frozenset(_tables()["placeholders"]["title"])
+
+
+def columns() -> Mapping[str, Sequence[str]]:
+    """The names that the column of each key of a record may have, the best first."""
+    names: Mapping[str, Sequence[str]] = _tables()["columns"]
+    return names
+
+
+def public_forms() -> Mapping[str, Sequence[str]]:
+    """The columns by which each form of a public file is known."""
+    forms: Mapping[str, Sequence[str]] = _tables()["forms"]
+    return forms
+
+
+def headless(form: str) -> Sequence[str]:
+    """The columns of a public file without a head, and the genres of the flags in ``u.item``."""
+    names: Sequence[str] = _tables()["headless"][form]
+    return names
+
+
+def genre_of_number(number: str) -> str:
+    """The genre of one of TMDB's numbers, "" for any other."""
+    name: str = _tables()["tmdb_genres"].get(number, "")
+    return name
+
+
+def is_placeholder(label: str) -> bool:
+    r"""Whether a cell says that there is no value: "N/A", "\N", "(no genres listed)", "TBA", "0"."""
+    return label.strip().casefold() in _nothing()
+
+
+def names_no_film(title: str) -> bool:
+    """Whether a title is a placeholder; "Unknown" and "0" are titles of films."""
+    return title.strip().casefold() in _no_title()
 
 
 FIRST_FILM_YEAR = 1900
@@ -152,6 +212,8 @@ def _language_of() -> dict[str, str]:
     return {**by_code, **_tables()["language_codes"], **by_name, **name_of("languages")}
 
 
+_REGION = re.compile(r"([A-Za-z]{2,3})[-_][A-Za-z]{2,4}")
+_LONGEST_CODE = 3
 _WORD_LANGUAGE = re.compile(r"(?<!\bsign)[\s-]+languages?$", re.IGNORECASE)
 
 
@@ -165,9 +227,63 @@ def clean_language(raw: str) -> Cleaned:
     folded = fold(label)
     if not folded:
         return Cleaned(None, "empty")
-    if folded in NOT_A_LANGUAGE:
+    if folded in NOT_A_LANGUAGE or folded in NO_LANGUAGE_CODES:
         return Cleaned(None, "no language")
-    return Cleaned(_language_of().get(folded, label))
+    language_of = _language_of()
+    region = _REGION.fullmatch(label)  # en-US, pt_BR
+    code = region[1].lower() if region else folded
+    if code in language_of or not label.islower() or len(label) > _LONGEST_CODE:
+        return Cleaned(language_of.get(code) or _autonyms().get(folded, label))
+    return Cleaned(None, "no code of a language")
+
+
+@cache
+def _autonyms() -> dict[str, str]:
+    """The English name of a language by its folded name in itself: "deutsch", "francais"."""
+    english = _language_of()
+    names = {}
+    for code in _tables()["autonyms"]["codes"].split():
+        own = Locale(code).languages.get(code, "")
+        names[fold(own)] = english[code]
+    return names
+
+
+_DATE = re.compile(r"(\d{4})(?:0[1-9]|1[0-2])(?:[0-2]\d|3[01])")  # 19270923
+_EPOCH = re.compile(r"-?\d{9,14}(?:\.\d+)?")  # seconds or milliseconds since 1970
+_FOUR_DIGITS = re.compile(r"(?<!\d)\d{4}(?![\ds])")
+_TWO_DIGITS = re.compile(r"\d{1,2}([/.-])(?:\d{1,2}|[a-z]{3,9})\1(\d\d)", re.IGNORECASE)
+_PIVOT = 69  # as POSIX reads two digits: 69 is 1969, 68 is 2068
+_MILLISECONDS = 10**11
+
+
+def any_year(raw: str, near: int = 0) -> Cleaned:
+    """The year of a date in any usual form: "1927-01-10", "19270923", "13 Mar 1927", "1927–1930" (the first).
+
+    Of two digits ("5/11/24") the century is the one closest to ``near``; without it 69 is 1969, 68 is 2068.
+    """
+    text = raw.strip().removesuffix(".0")
+    if re.fullmatch(r"-?\d{1,4}", text):
+        return clean_year(text)
+    date = _DATE.fullmatch(text)
+    if date:
+        return clean_year(date[1])
+    if _EPOCH.fullmatch(text):
+        number = float(text)
+        seconds = number / 1000 if abs(number) >= _MILLISECONDS else number
+        return clean_year(str(int(1970 + seconds // 31_556_952)))
+    four = _FOUR_DIGITS.search(text)
+    if four:
+        return clean_year(four[0])
+    two = _TWO_DIGITS.fullmatch(text)
+    if not two:
+        return Cleaned(None, "no year" if text else "empty")
+    year = int(two[2])
+    centuries = [1900 + year, 2000 + year]
+    if near:
+        centuries.sort(key=lambda one: abs(one - near))
+    elif year < _PIVOT:
+        centuries.reverse()
+    return Cleaned(str(centuries[0]), "two digits: the century is assumed")
 
 
 def clean_year(raw: str) -> Cleaned:

@@ -5,34 +5,29 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from functools import partial
+from io import StringIO
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow.parquet
 
-from crs_lib.catalog import lexicon
+from crs_lib.catalog import files, lexicon, spelling
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.catalog.cleaning import Films, Record, clean, one_text
+from crs_lib.catalog.cells import Columns, Names
+from crs_lib.catalog.cleaning import Films, LeftOut, Record, clean, one_text
 from crs_lib.catalog.declared import Declared
 from crs_lib.catalog.fields import ALL_FIELDS, FIELDS, PLOT, YEAR_FIELD, Field
 from crs_lib.catalog.keywords import with_keywords
 from crs_lib.core import safety, tables
 from crs_lib.core.errors import InputError
-from crs_lib.core.text import fold
 
-_COLUMNS = {
-    "title": ("name", "movie", "film", "movie title", "original title", "primary title"),
-    "plot": ("overview", "description", "synopsis", "summary", "storyline"),
-    "item_id": ("id", "movie id", "film id", "imdb id", "tconst", "original_id"),
-}
-_TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
-_SEPARATORS = ("|", ";", ",")  # the first of these that a text holds parts its values
+_OWN = (*tables.CATALOG.columns, "plot", *(row.column for row in FIELDS.values()))
 _BATCH = 10_000  # rows of a Parquet file that are read at a time
+_HEAD = 1_000  # rows that tell what the columns hold
 _SHOWN = 300  # characters of a record that an error shows
-_YEAR = re.compile(r"\b\d{4}\b")
-_YEAR_AT_END = re.compile(r"\s*\((\d{4})\)\s*$")
+_YEAR_ALONE = re.compile(r"\W*[(\[]\d{4}[)\]]\W*")
 
 
 @dataclass(frozen=True)
@@ -43,117 +38,93 @@ class Layout:
     rows: Mapping[str, Field]
     columns: Mapping[str, str] = field(default_factory=dict)  # field by column
     declared: Declared | None = None
+    encoding: str = ""  # "" is found by the file's first bytes
 
-    def catalog(self, films: Films, *, open_genres: bool = False) -> Catalog:
-        """The catalogue of these films; with ``open_genres`` a genre is what the file names so."""
+    def catalog(self, films: Films, *, open_genres: bool = False, near: int = 0, form: str = "") -> Catalog:
+        """The catalogue of these films; with ``open_genres`` a genre is what the file names so, and a year
+        any date, one of two digits in the century closest to ``near``. ``form`` is the public form's name.
+        """
         rows = dict(self.rows)
         if open_genres:
             rows["genre"] = replace(rows["genre"], clean=lexicon.open_genre)
+            rows[YEAR_FIELD] = replace(rows[YEAR_FIELD], clean=partial(lexicon.any_year, near=near))
         items, report = clean(with_keywords(films, rows), rows)
+        report.form = form
+        if not items:
+            why = f": {report.left_out[0].reason}" if report.left_out else ""
+            raise InputError(f"{self.name}: {report.films_read} records and no film{why}")
         return Catalog(items, report, self.name, self.rows, self.declared)
 
     def table_rows(self) -> Iterable[Field]:
         """The fields that a table is read by: those of films beside those that are asked for."""
         return {**ALL_FIELDS, **self.rows}.values()
 
-    def known_columns(self) -> dict[str, str]:
-        """The key of a record by the folded name of a column, plurals included."""
-        names = dict(_COLUMNS)
-        for row in self.table_rows():
-            names[row.column] = row.foreign_keys
-        key_of: dict[str, str] = {}
-        for key, aliases in names.items():
-            for alias in (key, *aliases):
-                key_of[fold(alias)] = key
-        for alias, key in list(key_of.items()):
-            key_of.setdefault(f"{alias}s", key)
-        for column, key in self.columns.items():
-            key_of[fold(column)] = key
-        return key_of
+    def names(self) -> Names:
+        """What the columns of a table are called."""
+        return Names(self.table_rows(), self.columns)
 
 
 def read(path: Path, layout: Layout) -> Catalog:
     """The catalogue of a file; InputError naming the file, and where it applies the record and the field."""
-    if path.suffix == ".parquet" and not layout.columns:
-        names = _parquet_columns(path)
-        if set(tables.CATALOG.columns) <= set(names):
-            return _read_own(path, layout, names)
-    if path.suffix.lower() in _TABLES:
-        return _from_rows(_rows(path), layout)
-    return read_json(path, layout)
+    kind = files.ending(path)
+    if kind == ".json":
+        return read_json(path, layout)
+    if kind == ".parquet":
+        return _read_parquet(path, layout)
+    return _from_rows(files.rows(path, layout.encoding), layout)
 
 
-def _parquet_columns(path: Path) -> list[str]:
-    """The columns of a Parquet file; where they are those that this package writes, they are checked."""
-    own = list(tables.CATALOG.columns)
+def _read_parquet(path: Path, layout: Layout) -> Catalog:
+    """The catalogue of a Parquet file: one that this package wrote, with all columns of one, or a table."""
     try:
-        names: list[str] = pyarrow.parquet.read_schema(path).names
-        empty = set(own) <= set(names) and tables.CATALOG.check(pd.read_parquet(path, columns=own)).empty
+        with files.seekable(path) as file:
+            table = pyarrow.parquet.ParquetFile(file)
+            names: list[str] = table.schema_arrow.names
+            if layout.columns or not set(_OWN) <= set(names):
+                return _from_rows(files.Rows(_parquet_rows(table)), layout)
+            if tables.CATALOG.check(table.read(list(tables.CATALOG.columns)).to_pandas()).empty:
+                raise InputError(f"{path.name} must hold at least one film")
+            return _read_own(table, layout)
     except (OSError, ValueError) as error:
         raise InputError(f"{path.name} cannot be read as a catalogue: {error}") from error
-    if empty:
-        raise InputError(f"{path.name} must hold at least one film")
-    return names
 
 
-def _read_own(path: Path, layout: Layout, columns: Sequence[str]) -> Catalog:
+def _read_own(table: pyarrow.parquet.ParquetFile, layout: Layout) -> Catalog:
     """A catalogue that was saved; it has plot keywords as a field where it was saved with them."""
     rows = dict(layout.rows)
     plot = ALL_FIELDS[PLOT]
-    if plot.column in columns:
+    if plot.column in table.schema_arrow.names:
         rows = {**FIELDS, PLOT: plot, **rows}
-    films = ((str(film["title"] or ""), film) for film in _parquet_rows(path))
+    films = ((str(film["title"] or ""), film) for film in _parquet_rows(table))
     return replace(layout, rows=rows).catalog(films, open_genres=True)
 
 
-def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The rows of a table, or JSON lines, one by one."""
-    kind = path.suffix.lower()
-    if kind == ".jsonl":
-        return tables.read_jsonl(path)
-    if kind == ".parquet":
-        return _parquet_rows(path)
-    return _text_rows(path, "\t" if kind == ".tsv" else ",;\t")
-
-
-def _text_rows(path: Path, separators: str) -> Iterator[dict[str, str]]:
-    """The rows of a CSV or TSV file; the separator is the one that its head has most often."""
-    with path.open("rb") as file:
-        head = file.readline(10_000).decode(errors="replace")
-    separator = max(separators, key=head.count)
-    try:
-        frame = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path.name} is not in UTF-8 ({error}); save it as CSV UTF-8") from error
-    names = [str(name) for name in frame.columns]
-    for cells in frame.itertuples(index=False, name=None):
-        yield dict(zip(names, cells, strict=True))
-
-
-def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
+def _parquet_rows(table: pyarrow.parquet.ParquetFile) -> Iterator[dict[str, Any]]:
     """The rows of a Parquet file, a few thousand in memory at a time."""
-    with pyarrow.parquet.ParquetFile(path) as file:
-        for batch in file.iter_batches(_BATCH):
-            yield from batch.to_pylist()
+    for batch in table.iter_batches(_BATCH):
+        yield from batch.to_pylist()
 
 
-def _from_rows(rows: Iterable[object], layout: Layout) -> Catalog:
+def _from_rows(read_rows: files.Rows, layout: Layout) -> Catalog:
     """The catalogue of a table; InputError that shows what was read where no film has a title or a value."""
-    rows = iter(rows)
-    first = next(rows, None)
-    naming = _Naming(layout)
-    films = map(naming.film, chain([first], rows))
-    head = []
-    for film in films:  # as far as the first that has a title; the others are read one by one
-        head.append(film)
-        if film[0]:
-            break
-    if not head[-1][0]:
-        raise _nothing_read(layout, first, len(head), "no column of titles")
-    catalog = layout.catalog(chain(head, films), open_genres=True)
+    rows = iter(read_rows.rows)
+    head = list(islice(rows, _HEAD))
+    objects = [row for row in head if isinstance(row, Mapping)]
+    if not objects:
+        shown = f"; the first is {head[0]!r:.80}" if head else ""
+        raise InputError(
+            f"{layout.name} must hold a film a row with at least one film, each an object{shown}"
+        )
+    columns = Columns(layout.names(), objects)
+    titled = any(columns.film(row)[0] for row in objects)
+    if not titled:
+        raise _nothing_read(layout, objects[0], len(head), "no column of titles")
+    films = map(columns.film, chain(head, rows))
+    form = read_rows.form or files.public_form(objects[0])
+    catalog = layout.catalog(films, open_genres=True, near=columns.near, form=form)
     if not len(catalog.vocabulary):
         lacks = f"no value of any field ({', '.join(layout.rows)})"
-        raise _nothing_read(layout, first, catalog.report.films_read, lacks)
+        raise _nothing_read(layout, objects[0], catalog.report.films_read, lacks)
     return catalog
 
 
@@ -164,57 +135,18 @@ def _nothing_read(layout: Layout, first: object, films: int, lacks: str) -> Inpu
     return InputError(f"{layout.name}: {films} records and {lacks}; the first record is {shown}. {mend}")
 
 
-class _Naming:
-    """Names the cells of a row as the fields that they hold."""
-
-    def __init__(self, layout: Layout) -> None:
-        self._name = layout.name
-        self._known = layout.known_columns()
-        self._several = set()
-        for row in layout.table_rows():
-            if row.many:
-                self._several.add(row.column)
-        self._key_of: dict[str, str] = {}  # by column as it is written
-
-    def film(self, row: object) -> tuple[str, dict[str, object]]:
-        """A row as ``(title, record)`` under the names of the fields; columns of no field keep their own."""
-        if not isinstance(row, Mapping):
-            raise InputError(
-                f"{self._name} must hold a film a row with at least one film, each an object or a line"
-            )
-        record: dict[str, object] = {}
-        for column, cell in row.items():
-            key = self._key(column)
-            value = self._value(key, cell)
-            if value is not None and key != "recommendable":
-                record.setdefault(key, value)
-        return str(record.get("title") or ""), record
-
-    def _key(self, column: str) -> str:
-        key = self._key_of.get(column)
-        if key is None:
-            key = self._key_of[column] = self._known.get(fold(column), column)
-        return key
-
-    def _value(self, key: str, cell: object) -> object:
-        if key == YEAR_FIELD:
-            year = _YEAR.search(str(cell))
-            return year[0] if year else ""
-        if key not in self._several or not isinstance(cell, str):
-            return cell
-        present = [separator for separator in _SEPARATORS if separator in cell]
-        parts = cell.split(present[0] if present else "\n")
-        return list(filter(None, map(str.strip, parts)))
-
-
 def read_json(path: Path, layout: Layout) -> Catalog:
     """The catalogue of a JSON file: an object by title or by item id, or a list of films."""
+    content = files.text(path, layout.encoding)
     try:
-        data = safety.loads(safety.read_text(path), path.name, pairs=_object)
+        data = safety.loads(content, path.name, pairs=_object)
     except InputError as error:
+        if files.is_json_lines(content):
+            return _from_rows(files.Rows(files.json_lines(StringIO(content), path.name)), layout)
         raise InputError(f"{error}; expected an object title -> record") from error
-    if isinstance(data, list):
-        return _from_rows(data, layout)
+    rows = _listed_films(data, layout)
+    if rows is not None:
+        return _from_rows(files.Rows(rows), layout)
     if not isinstance(data, dict) or not data:
         raise InputError(f"{path.name} must hold an object title -> record with at least one film")
     pairs = data.pairs if isinstance(data, _Repeated) else list(data.items())
@@ -226,8 +158,41 @@ def read_json(path: Path, layout: Layout) -> Catalog:
             raise InputError(f"{path.name} has the id {data.twice!r} twice; give every item its own")
         return layout.catalog(_films_by_id(data))
     if _named_as_in_tables(pairs, layout):
-        return _from_rows(({"title": title, **film} for title, film in pairs), layout)
-    return layout.catalog(pairs)
+        return _from_rows(files.Rows({"title": title, **film} for title, film in pairs), layout)
+    return layout.catalog(map(_titled, pairs))
+
+
+def _listed_films(data: object, layout: Layout) -> Sequence[object] | None:
+    """The films of a list, of an object with one list of objects (``results``), or of columns; else None."""
+    if isinstance(data, list):
+        return data
+    if not isinstance(data, dict) or isinstance(data, _Repeated):
+        return None
+    lists = [
+        part for part in data.values() if isinstance(part, list) and part and isinstance(part[0], Mapping)
+    ]
+    if len(lists) == 1 and not any(isinstance(part, Mapping) for part in data.values()):
+        return lists[0]
+    names = layout.names()
+    cells = [part for part in data.values() if isinstance(part, Mapping)]
+    if len(cells) == len(data) > 1 and "title" in map(names.key, data) and all(map(str.isdigit, cells[0])):
+        return [{column: data[column].get(number) for column in data} for number in cells[0]]
+    return None
+
+
+def _titled(pair: tuple[str, Any]) -> tuple[str, Any]:
+    """A film of the OpenDialKG form with its title taken apart, as in a table."""
+    key, record = pair
+    if not isinstance(record, Mapping):
+        return pair
+    named = record.get("name") or record.get("title") or key
+    if not isinstance(named, str):
+        return pair
+    title = spelling.parse(named)
+    if title.text == " ".join(named.split()):
+        return pair
+    also = [*title.also, *record.get("also", ())]
+    return key, {**record, "name": title.text, YEAR_FIELD: title.year or record.get(YEAR_FIELD), "also": also}
 
 
 class _Repeated(dict[str, Any]):
@@ -252,8 +217,8 @@ def _named_as_in_tables(pairs: Sequence[tuple[str, Any]], layout: Layout) -> boo
         if not isinstance(film, Mapping):
             return False
         keys.update(film)
-    key_of = layout.known_columns()
-    named = {key_of.get(fold(key)) for key in keys} - keys
+    names = layout.names()
+    named = {names.key(key) for key in keys} - keys
     return any(row.column in named for row in layout.rows.values())
 
 
@@ -268,7 +233,7 @@ def keyed_by_id(data: Mapping[str, Any]) -> bool:
     return bool(data) and named == len(data) and all(map(str.isdigit, data))
 
 
-def _films_by_id(data: Mapping[str, Any]) -> Iterator[tuple[str, Record]]:
+def _films_by_id(data: Mapping[str, Any]) -> Iterator[tuple[str, Record | LeftOut]]:
     """Each film as ``(title, record)`` of the OpenDialKG form; the key becomes the item id.
 
     A year in brackets at the end of the name is the film's year. A name without any letter or digit but that
@@ -280,16 +245,16 @@ def _films_by_id(data: Mapping[str, Any]) -> Iterator[tuple[str, Record]]:
             continue
         where = f"item {key!r:.60}"
         name = one_text(where, "name", record.get("name")) or one_text(where, "title", record.get("title"))
-        title = _YEAR_AT_END.sub("", name)
-        if not re.search(r"\w", title):
+        title = spelling.parse(name)
+        if not re.search(r"\w", title.text) or _YEAR_ALONE.fullmatch(name):
+            yield str(key), LeftOut(f"its name {name!r} is no title")
             continue
-        film: dict[str, object] = {"name": title, "item_id": str(key)}
+        film: dict[str, object] = {"name": title.text, "item_id": str(key), "also": title.also}
         for field_name, row in FIELDS.items():
             film[field_name] = _listed(record, (field_name, *row.foreign_keys))
         film["plot"] = one_text(where, "plot", record.get("plot"))
-        year = _YEAR_AT_END.search(name)
-        film[YEAR_FIELD] = str(record.get(YEAR_FIELD) or (year[1] if year else ""))
-        yield title, film
+        film[YEAR_FIELD] = str(record.get(YEAR_FIELD) or title.year)
+        yield title.text, film
 
 
 def _listed(record: Mapping[str, Any], keys: Iterable[str]) -> object:

@@ -239,6 +239,21 @@ def title_rule(title: str, everyday: frozenset[str]) -> Rule:
     return _TitleRule(title, parts, rare, everyday).verdict
 
 
+def variant_rule(text: str, mark: str, everyday: frozenset[str]) -> Rule:
+    """The rule of a further spelling of a title: as :func:`title_rule`, and ``mark`` must stand in it."""
+    rule = title_rule(text, everyday)
+    if not mark:
+        return rule
+
+    def with_mark(near: Context, first: int, last: int) -> str:
+        start, end = near.span(first, last)
+        if mark not in near.text[start:end]:
+            return f"without the {mark!r} of that spelling"
+        return rule(near, first, last)
+
+    return with_mark
+
+
 class _TitleRule:
     """How a title of everyday words, or of one word, must be written to count."""
 

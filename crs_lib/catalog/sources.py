@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crs_lib import data as datasets
-from crs_lib.catalog import readers
+from crs_lib.catalog import files, readers
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.declared import Declared
 from crs_lib.catalog.fields import ALL_FIELDS, FIELDS, Field
@@ -36,12 +36,15 @@ class Source:
         The field that a column is, as the user says it (``+cast=actor``).
     declaration : str
         The YAML file that declares fields which films lack; "" for the one beside the catalogue.
+    encoding : str
+        Of a text file (``+encoding=latin-1``); "" for the one that its byte-order mark says, else UTF-8.
     """
 
     base: str
     optional: tuple[str, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
     declaration: str = ""
+    encoding: str = ""
 
     @classmethod
     def parse(cls, text: str | Path) -> "Source":
@@ -58,9 +61,12 @@ class Source:
         optional = []
         columns = {}
         declaration = ""
+        encoding = ""
         for part in parts:
             column, mark, field_name = part.partition("=")
-            if mark:
+            if mark and column == "encoding":
+                encoding = field_name
+            elif mark:
                 columns[column] = field_name
             elif part.endswith(_YAML):
                 declaration = declaration or part
@@ -68,7 +74,7 @@ class Source:
                 optional.append(part)
             else:
                 return cls(str(text))
-        return cls(base, tuple(optional), columns, declaration)
+        return cls(base, tuple(optional), columns, declaration, encoding)
 
     def file(self) -> Path | None:
         """The file that is read, None for our sample; InputError for the thesis's where it is not here."""
@@ -95,12 +101,13 @@ class Source:
             return readers.read_json(paths.samples() / "movies.json", readers.Layout(SAMPLE, rows))
         if not path.is_file():
             forms = "a .json file in the OpenDialKG form (title -> record), or a film a row as"
-            formats = ".csv, .tsv, .jsonl, .json or .parquet; +plot behind it adds plot keywords"
+            formats = f"{', '.join(files.ENDINGS)}; +plot behind it adds plot keywords"
             raise InputError(f"no catalogue at {self.base!r}; give 'sample', {forms} {formats}")
         declared = self._declared(path)
         if declared:
             rows.update(declared.rows())
-        return readers.read(path, readers.Layout(path.name, rows, self.columns, declared))
+        layout = readers.Layout(path.name, rows, self.columns, declared, self.encoding)
+        return readers.read(path, layout)
 
     def _declared(self, catalog: Path) -> Declared | None:
         """The fields that a YAML file declares; None for one that only lies beside the catalogue."""
@@ -137,13 +144,14 @@ def load(source: str | Path = SAMPLE) -> Catalog:
     """Load a catalogue: ``sample`` (ours), ``thesis`` (where it is here), or a file.
 
     A JSON object maps titles to records (the OpenDialKG form; a title may come twice, for two films) or item
-    ids to records (that of iEvaLM). CSV, TSV, JSON lines, a JSON list and Parquet hold a film a row; columns
-    are known by name (Title, Genres, Cast, Release Year …).
+    ids to records (that of iEvaLM). CSV, TSV, JSON lines, a JSON list, Parquet and Excel hold a film a row;
+    columns are known by name (Title, Genres, Cast, Release Year …), public forms as they are (docs/data.md).
 
     Parameters
     ----------
     source : str or Path
-        ``+cast=actor`` behind a file says which field another column is; a YAML file behind it declares
+        ``+cast=actor`` behind a file says which field another column is, ``+encoding=latin-1`` how its text
+        is encoded; a YAML file behind it declares
         fields that films lack (``items.csv+books.yaml``; one of the catalogue's own name beside it needs no
         mention: docs/data.md); ``+plot`` asks for the films' ``plot_keywords``, or where no film has any, for
         words of their plots.

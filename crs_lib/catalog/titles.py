@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from crs_lib.catalog import lexicon
+from crs_lib.catalog import lexicon, spelling
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.text import fold, shorten
 
@@ -100,10 +100,12 @@ def _film_named(catalog: Catalog, name: str) -> int | None:
     if item is not None:
         return item
     index = catalog.title_index
-    namesakes = index.get(fold(name)) or index.get(fold(without_year(name)), ())
-    year = _LAST_YEAR.search(name)
+    title = spelling.parse(name)
+    namesakes: tuple[int, ...] = ()
+    for text in (name, title.text, *title.also):
+        namesakes = namesakes or index.get(fold(text), ())
     for namesake in namesakes:
-        if year and catalog.items[namesake].year == int(year[1]):
+        if title.year and catalog.items[namesake].year == int(title.year):
             return namesake
     return namesakes[0] if namesakes else None
 

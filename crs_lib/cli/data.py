@@ -23,7 +23,7 @@ class Catalog(Command):
 
     positional = ("kind",)
     reads = "catalog fields"
-    writes = "out"
+    writes = "out report"
 
     kind: Annotated[str, OneOf(("show", "export", "mcp"))]
     """show: fields and possible shifts; export: JSON lines; mcp: a server over stdio"""
@@ -35,6 +35,8 @@ class Catalog(Command):
     """show or export the catalogue that this run was made with"""
     out: Path | None = None
     """a page (show) or a file (export)"""
+    report: Path | None = None
+    """of show: write what was merged, dropped and left out to this CSV file, with row numbers"""
     retriever: str = "hybrid:hashing"
     """of mcp: what orders films by the words of a search"""
 
@@ -50,6 +52,7 @@ class Catalog(Command):
             print(f"{tables.write_jsonl(self.out, films.export()):,} films: {paths.shown(self.out)}")
         else:
             _show(films, self.out)
+            _balance(films, self.report)
 
     def _load(self) -> Any:
         if not self.run:
@@ -78,6 +81,15 @@ def _show(films: Any, out: Path | None) -> None:
     lead = page.quiet(str(films.report))
     tables.write_whole(out, page.document(films.source, question, lead, sections))
     print(f"written: {paths.shown(out)}   open it in a browser")
+
+
+def _balance(films: Any, report: Path | None) -> None:
+    """The last line: rows read, films, rows merged and left out, and where each of them is listed."""
+    where = "every change and row: --report FILE.csv"
+    if report is not None:
+        tables.write_csv(report, films.report.lines())
+        where = f"every change and row: {paths.shown(report)}"
+    print(f"{films.report.balance()}; {where}")
 
 
 class Get(Command):

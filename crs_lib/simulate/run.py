@@ -384,7 +384,7 @@ def _freeze(run: str, catalog: str, loaded: Catalog) -> str:
         source = sources.raw(catalog)
         if source:
             tables.write_whole(stage.path(RAW_CATALOG), source)
-        tables.write_csv(stage.path("cleaning_report.csv"), loaded.report.table())
+        tables.write_csv(stage.path("cleaning_report.csv"), loaded.report.lines())
         stage.counts |= {"films": len(loaded), "concepts": len(loaded.vocabulary)}
     return digest
 

@@ -18,7 +18,17 @@ def films(path):
     return lines
 
 
-CALLS = {"films": films}
+def rows(path):
+    """The rows of a catalogue that are no films."""
+    return [f"{note.row}: {note.action}, {note.reason}" for note in sources.load(path).report.row_notes]
+
+
+def years(path):
+    """The years of a catalogue's films, 0 for none."""
+    return [item.year or 0 for item in sources.load(path).items]
+
+
+CALLS = {"films": films, "rows": rows, "years": years}
 
 
 @pytest.mark.parametrize("case", cases("catalog"))

@@ -1,0 +1,320 @@
+"""Files of catalogues as rows: endings and packing, encodings, separators, public forms without a head."""
+
+import codecs
+import csv
+import gzip
+import io
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Literal, NamedTuple, cast
+
+import pyarrow as pa
+
+from crs_lib.catalog import lexicon
+from crs_lib.catalog.cells import compact
+from crs_lib.catalog.cleaning import LeftOut
+from crs_lib.core import safety
+from crs_lib.core.errors import InputError
+from crs_lib.core.text import one_line
+
+ENDINGS = (".csv", ".tsv", ".dat", ".item", ".json", ".jsonl", ".ndjson", ".parquet", ".xlsx")
+PACKINGS = (".gz", ".zst", ".zip")
+_SEPARATORS = ",;\t|"  # the one that the head has most often
+_BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_HEAD = 65_536  # characters or bytes that tell the form
+_FLAGS_FROM = 5  # column of u.item
+
+
+class Rows(NamedTuple):
+    """The rows of a file, each an object by column or :class:`LeftOut`, and the public form, if known."""
+
+    rows: Iterable[object]
+    form: str = ""
+
+
+def ending(path: Path) -> str:
+    """The ending that says how a file is read, without its packing; InputError with the list for others."""
+    name = path.name.lower()
+    suffix = Path(name).suffix
+    if suffix in PACKINGS:
+        suffix = Path(name.removesuffix(suffix)).suffix
+        if not suffix and name.endswith(".zip"):
+            suffix = Path(_member(path)).suffix.lower()
+    if suffix in ENDINGS:
+        return suffix
+    kinds = f"{', '.join(ENDINGS)}, each also {', '.join(PACKINGS)}"
+    raise InputError(f"{path.name}: the ending {suffix or 'of no kind'} is no catalogue's; read are {kinds}")
+
+
+def _member(path: Path) -> str:
+    """The one file of a zip archive that can be a catalogue; InputError for none or several."""
+    with zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if Path(name).suffix.lower() in ENDINGS]
+    names = [name for name in names if not name.startswith("__MACOSX")]
+    films = [
+        name for name in names if Path(name).stem.lower() in ("movies", "films", "u", "items", "catalog")
+    ]
+    if len(films) == 1:
+        return films[0]
+    if len(names) != 1:
+        listed = f"holds {', '.join(names[:10])}" if names else f"holds none of {', '.join(ENDINGS)}"
+        raise InputError(f"{path.name} {listed}; unpack it and name the file of films")
+    return names[0]
+
+
+def opened(path: Path) -> IO[bytes]:
+    """A file's bytes, unpacked where its name says that it is packed."""
+    packing = path.suffix.lower()
+    if packing not in PACKINGS:
+        return path.open("rb")
+    stream: Any
+    if packing == ".gz":
+        stream = gzip.open(path, "rb")  # noqa: SIM115  # the caller closes it
+    elif packing == ".zst":
+        stream = io.BufferedReader(pa.input_stream(str(path), compression="zstd"))
+    else:
+        stream = zipfile.ZipFile(path).open(_member(path))  # noqa: SIM115
+    return safety.unpacked(cast(IO[bytes], stream), path)
+
+
+def seekable(path: Path) -> IO[bytes]:
+    """As :func:`opened`, for readers that jump about: what is packed is read whole."""
+    if path.suffix.lower() not in PACKINGS:
+        return path.open("rb")
+    with opened(path) as file:
+        return io.BytesIO(file.read())
+
+
+def _encoding(path: Path, named: str, otherwise: str = "utf-8") -> str:
+    """The encoding of a file: as named, else by its byte-order mark, else ``otherwise``."""
+    if named:
+        try:
+            return codecs.lookup(named).name
+        except LookupError as error:
+            raise InputError(
+                f"{path.name}: no encoding {named!r}; give utf-8, latin-1, cp1252, utf-16 …"
+            ) from error
+    with opened(path) as file:
+        head = file.read(_HEAD)
+    for mark, encoding in _BOMS:
+        if head.startswith(mark):
+            return encoding
+    if b"\0" in head:
+        raise InputError(
+            f"{path.name}: it has zero bytes, as UTF-16 without a mark; say {path.name}+encoding=utf-16-le"
+        )
+    return otherwise
+
+
+def text(path: Path, encoding: str = "") -> str:
+    """The whole text of a file; InputError where it cannot be read or is too large."""
+    if path.suffix.lower() not in PACKINGS and not encoding:
+        with path.open("rb") as file:
+            if not file.read(2).startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                return safety.read_text(path)
+    with _lines(path, _encoding(path, encoding)) as file:
+        content = file.read()
+    safety.check_limit("json_bytes", len(content), f"{path.name}: it has")
+    return safety.valid(content)
+
+
+def _lines(path: Path, encoding: str) -> IO[str]:
+    return io.TextIOWrapper(opened(path), encoding=encoding, newline="")
+
+
+def rows(path: Path, encoding: str = "") -> Rows:
+    """The rows of a table that is no Parquet file, one by one."""
+    kind = ending(path)
+    if kind == ".xlsx":
+        return Rows(_excel(path))
+    if kind in (".jsonl", ".ndjson"):
+        file = _lines(path, _encoding(path, encoding))
+        return Rows(_decoded(json_lines(file, path.name), path, encoding))
+    return _text_rows(path, kind, encoding)
+
+
+def json_lines(file: Iterable[str], name: str) -> Iterator[object]:
+    """The objects of JSON lines; InputError names a line that is broken."""
+    for number, line in enumerate(file, start=1):
+        if line.strip():
+            yield safety.loads(line, f"{name}, line {number}")
+
+
+def is_json_lines(content: str) -> bool:
+    """Whether a text that is no JSON begins with a line that is an object."""
+    first, _, others = content.lstrip().partition("\n")
+    return bool(others.strip()) and first.startswith("{") and first.rstrip().endswith("}")
+
+
+def _excel(path: Path) -> Iterator[object]:
+    """The rows of the first sheet of an Excel file, by the names in its first row."""
+    try:
+        import openpyxl  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise InputError(
+            f"{path.name}: Excel files need openpyxl: pip install 'crs-lib[data]', or save it as CSV"
+        ) from error
+    with seekable(path) as file:
+        book = openpyxl.load_workbook(file, read_only=True, data_only=True)
+        cells = book.worksheets[0].iter_rows(values_only=True)
+        names: list[str] = []
+        for row in cells:
+            if not names:
+                names = _distinct(["" if cell is None else str(cell) for cell in row]) if any(row) else []
+            elif any(cell is not None for cell in row):
+                yield dict(zip(names, row, strict=False))
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """The names of columns, a repeated one with its number behind it."""
+    seen: dict[str, int] = {}
+    distinct = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        distinct.append(f"{name} ({seen[name]})" if seen[name] > 1 else name)
+    return distinct
+
+
+class _Form(NamedTuple):
+    """How a text file is read: the form's name, its columns ((): the first row has them), separator."""
+
+    name: str
+    columns: Sequence[str]
+    separator: str
+    quoted: bool  # whether cells may stand in quotation marks
+    encoding: str = "utf-8"  # where no mark says another
+    skip: int = 0  # lines before the head
+
+    @property
+    def quoting(self) -> Literal[0, 3]:
+        """How Python's csv module calls it."""
+        return csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE
+
+
+def _form(head: str, kind: str) -> _Form:
+    """The form of a text file by its first lines."""
+    lines = [line for line in head.splitlines() if line.strip()]
+    first = lines[0] if lines else ""
+    if "::" in first and kind == ".dat":
+        return _Form("MovieLens (.dat)", lexicon.headless("movielens"), "::", False, "latin-1")
+    cells = first.split("|")
+    if len(cells) > _FLAGS_FROM and cells[0].isdigit() and cells[-1].strip() in ("0", "1"):
+        columns = lexicon.headless("movielens_100k")
+        return _Form("MovieLens 100K (u.item)", columns, "|", False, "latin-1")
+    if first.split("\t")[1:2] and first.split("\t")[1].startswith("/m/"):
+        return _Form("CMU Movie Summary Corpus", lexicon.headless("cmu"), "\t", False)
+    if first.startswith("Letterboxd list export"):
+        skip = next(
+            (number for number, line in enumerate(head.splitlines()) if line.startswith("Position,")), 0
+        )
+        return _Form("Letterboxd list", (), ",", True, skip=skip)
+    separator = "\t" if kind in (".tsv", ".item") else max(_SEPARATORS, key=_unquoted(first).count)
+    names = first.split(separator)
+    if all(":" in name for name in names):
+        return _Form("RecBole (.item)", (), separator, False)
+    is_imdb = "tconst" in names or "titleId" in names
+    other = "latin-1" if kind == ".dat" else "utf-8"
+    return _Form("", (), separator, not is_imdb and kind != ".dat", other)
+
+
+def _unquoted(line: str) -> str:
+    """A line without what stands between quotation marks."""
+    return "".join(line.split('"')[::2])
+
+
+def public_form(row: Mapping[str, object]) -> str:
+    """The name of the public form that has the columns of a row; "" for none."""
+    names = {compact(str(name)) for name in row}
+    for form, columns in lexicon.public_forms().items():
+        if names.issuperset(map(compact, columns)):
+            return form
+    return ""
+
+
+def _text_rows(path: Path, kind: str, named: str) -> Rows:
+    """The rows of a text file with a separator."""
+    first = _encoding(path, named, "latin-1")
+    with _lines(path, first) as file:
+        form = _form(file.read(_HEAD), kind)
+    encoding = _encoding(path, named, form.encoding)
+    if encoding == "latin-1" and not named and _is_utf8(path):
+        encoding = "utf-8"
+    return Rows(_decoded(_records(path, form, encoding), path, encoding), form.name)
+
+
+def _is_utf8(path: Path) -> bool:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with opened(path) as file:
+        try:
+            while part := file.read(_HEAD):
+                decoder.decode(part)
+        except UnicodeDecodeError:
+            return False
+    return True
+
+
+def _records(path: Path, form: _Form, encoding: str) -> Iterator[object]:
+    """The rows of a text file by the names of their columns."""
+    with _lines(path, encoding) as file:
+        for _ in range(form.skip):
+            file.readline()
+        if form.separator == "::":
+            table: Iterator[list[str]] = (line.rstrip("\r\n").split("::") for line in file)
+        else:
+            table = csv.reader(file, delimiter=form.separator, quoting=form.quoting)
+        columns = _distinct(form.columns or _stripped(next(table, [])))
+        size = len(columns)
+        for cells in _checked(table, path):
+            if len(cells) == size:
+                yield dict(zip(columns, cells, strict=True))
+            elif cells:
+                yield _uneven(cells, columns, form)
+
+
+def _stripped(names: Sequence[str]) -> list[str]:
+    return [name.strip().strip('"\ufeff') for name in names]
+
+
+def _checked(table: Iterator[list[str]], path: Path) -> Iterator[list[str]]:
+    """The cells of every row; InputError where a quotation mark that opens a cell is never closed."""
+    number = 0
+    try:
+        for cells in table:
+            number += 1
+            yield cells
+    except csv.Error as error:
+        opened_at = (
+            f"{path.name}, row {number + 1}: {error}; a quotation mark that opens a cell is not closed"
+        )
+        raise InputError(f"{opened_at}: close it, or write it twice") from error
+
+
+def _uneven(cells: Sequence[str], columns: Sequence[str], form: _Form) -> object:
+    """A row with more or fewer cells than columns: the last ones are empty, or it is left out."""
+    size = len(columns)
+    if form.name.startswith("MovieLens 100K") and len(cells) > _FLAGS_FROM:
+        flags = zip(lexicon.headless("flags"), cells[_FLAGS_FROM:], strict=False)
+        genres = [genre for genre, flag in flags if flag.strip() == "1"]
+        return {**dict(zip(columns, cells, strict=False)), "genres": "|".join(genres)}
+    if len(cells) > size and any(map(str.strip, cells[size:])):
+        cure = "put quotation marks around a cell that holds the separator"
+        return LeftOut(f"it has {len(cells)} cells under {size} columns ({one_line(str(cells), 80)}); {cure}")
+    return dict(zip(columns, cells, strict=False))
+
+
+def _decoded(rows: Iterator[object], path: Path, encoding: str) -> Iterator[object]:
+    """The rows; InputError with the line that is not in the encoding."""
+    try:
+        yield from rows
+    except UnicodeDecodeError as error:
+        with opened(path) as file:
+            for number, line in enumerate(file, start=1):
+                try:
+                    line.decode(encoding or "utf-8")
+                except UnicodeDecodeError:
+                    shown = one_line(line.decode("latin-1").strip(), 80)
+                    wrong = f"{path.name}, line {number} is not in UTF-8; in Latin-1 it is {shown!r}"
+                    cure = f"if that is right, say {path.name}+encoding=latin-1; else save the file as UTF-8"
+                    raise InputError(f"{wrong}; {cure}") from error
+        raise InputError(f"{path.name} is not in {encoding} ({error.reason}); save it as UTF-8") from error

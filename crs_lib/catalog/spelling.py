@@ -1,0 +1,164 @@
+"""Titles as files write them (``General, The (1926)``), and the spellings under which texts name a film."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+from crs_lib.catalog import lexicon
+from crs_lib.core.text import fold
+
+_YEAR = re.compile(r"\s*[(\[]\s*(\d{4})\s*(?:[-–—]\s*(?:\d{2,4})?|/[IVXLC]+)?\s*[)\]]\s*$")
+_KIND = re.compile(
+    r"\s*[(\[](?:(\d{4}) )?(?:[\w-]+ ){0,2}?(?:film|movie|tv|v|vg|tv series|miniseries)[)\]]\s*$", re.I
+)
+_BRACKET = re.compile(r"\s*\(([^()]+)\)$")
+_ALSO = re.compile(r"^\s*(?:a\.\s?k\.\s?a\.?|aka|also known as|alternative titles?)\b[.:]?\s*", re.I)
+_ALSO_INSIDE = re.compile(r",?\s+(?:a\.\s?k\.\s?a\.?|also known as)[:\s]\s*", re.I)
+# What in brackets belongs to the title: "(Part 2)", "(II)", "(Director's Cut)".
+_PART = re.compile(
+    r"^(?:parts?|vol|volume|episode|chapter|season|series|no|the movie|director'?s cut|extended|uncut)\b"
+    r"|^(?:3-?d|imax)$"
+    r"|^#?\d+$|^[ivxlc]+$",
+    re.I,
+)
+_GOES_ON = re.compile(
+    r"(?:[:&/–-]|(?<!,) (?:or|and|the|an?|of|in|to|with))$", re.I
+)  # what follows is the title's
+_NUMBER = re.compile(r"(?<=\s)(?:[ivx]+|\d{1,2})\b", re.I)
+_NUMBERED = re.compile(r"\b(?:part|episode|chapter|volume|vol\.?|act)\s$", re.I)
+_ROMAN = ("i ii iii iv v vi vii viii ix x xi xii xiii xiv xv xvi xvii xviii xix xx").split()
+_LETTERS = frozenset("ivx")  # numbers of one letter, which may also be words
+_ELIDED = re.compile(r"(\w{1,2}['’])(\S.*)")  # L'Avventura
+_AND = re.compile(r"\band\b", re.I)
+
+
+class Title(NamedTuple):
+    """A title as people say it, its year as four digits ("" where none is written), and its other titles."""
+
+    text: str
+    year: str = ""
+    also: tuple[str, ...] = ()
+
+
+def parse(written: str) -> Title:
+    """What a written title says: year in brackets, article behind, second titles in brackets, "a.k.a.".
+
+    Other brackets are second titles only before a year, as MovieLens writes them; else they are the title's.
+
+    Examples
+    --------
+    >>> parse("City of Lost Children, The (Cité des enfants perdus, La) (1995)")
+    Title(text='The City of Lost Children', year='1995', also=('La Cité des enfants perdus',))
+    """
+    text = " ".join(written.split())
+    year = ""
+    also: list[str] = []
+    if text[-1:] in (")", "]"):
+        text, year = _without_year(text)
+        if text[-1:] == ")":
+            text, also = _without_brackets(text, bool(year))
+    if "k" in text and _ALSO_INSIDE.search(text):
+        text, *others = _ALSO_INSIDE.split(text)
+        also = others + also
+    if "," in text:
+        text = article_first(text)
+    titles = tuple(article_first(other) for other in also)
+    return Title(text, year, titles)
+
+
+def _without_year(text: str) -> tuple[str, str]:
+    """A title without what says its kind and year in brackets at its end, and the year."""
+    year = ""
+    kind = _KIND.search(text)
+    if kind and kind.start():
+        text = text[: kind.start()]
+        year = kind[1] or ""
+    match = None if year else _YEAR.search(text)
+    if match and match.start():
+        text = text[: match.start()]
+        year = match[1]
+    return text, year
+
+
+def _without_brackets(text: str, dated: bool) -> tuple[str, list[str]]:
+    """A title without second titles in brackets at its end, and those titles in their order."""
+    also: list[str] = []
+    while match := _BRACKET.search(text):
+        before = text[: match.start()]
+        named = _ALSO.match(match[1])
+        if not before or _GOES_ON.search(before) or not (named or dated) or _PART.match(match[1]):
+            break
+        others = _ALSO.sub("", match[1])
+        also = [other.strip() for other in re.split(r"\s/\s|;|\ba\.k\.a\.", others)] + also
+        text = before
+    return text, list(filter(None, also))
+
+
+def article_first(title: str) -> str:
+    """A title with its article in front: ``Misérables, Les`` is "Les Misérables"."""
+    match = _behind().match(title)
+    if not match:
+        return title
+    article = match["article"]
+    joint = "" if article[-1] in "'’-" else " "
+    return article[0].upper() + article[1:] + joint + match["name"] + match["end"]
+
+
+@cache
+def _behind() -> re.Pattern[str]:
+    """The form of a title with an article behind, before a subtitle too."""
+    articles = "|".join(map(re.escape, lexicon.articles()))
+    form = rf"(?P<name>.+?), ?(?P<article>{articles})(?P<end>(?:\s?[:–]\s.+|\s-\s.+)?)$"
+    return re.compile(form.replace("'", "['’]"), re.I)
+
+
+class Spelling(NamedTuple):
+    """A way to write a title, and the mark that must stand in it: "," before an article behind, "&"."""
+
+    text: str
+    mark: str = ""
+
+
+def spellings(title: str) -> Iterator[Spelling]:
+    """The ways to write a title, itself first: article behind, "&" or "and", roman or arabic numbers."""
+    written = [Spelling(title), *_articles_behind(title)]
+    for text, mark in list(written):
+        if "&" in text:
+            written.append(Spelling(text.replace("&", " and "), mark))
+        elif _AND.search(text):
+            written.append(Spelling(_AND.sub("&", text), "&"))
+    for spelling in written:
+        yield spelling
+        numbered = _NUMBER.sub(_other_number, spelling.text)
+        if numbered != spelling.text:
+            yield Spelling(numbered, spelling.mark)
+
+
+def _articles_behind(title: str) -> Iterator[Spelling]:
+    first, blank, name = title.partition(" ")
+    elided = _ELIDED.match(title)
+    if elided:
+        first, name = elided.groups()
+    elif not blank:
+        return
+    if fold(first) not in lexicon.article_words():
+        return
+    yield Spelling(f"{name}, {first}", ",")
+    main, colon, subtitle = name.partition(": ")
+    if colon:
+        yield Spelling(f"{main}, {first}: {subtitle}", ",")
+
+
+def _other_number(match: re.Match[str]) -> str:
+    """A roman number in digits, or the other way round; 1 and letters inside a title only behind "part"."""
+    word = match[0].lower()
+    before = match.string[: match.start()]
+    last = match.end() == len(match.string)
+    if not _NUMBERED.search(before) and (word in ("i", "1") or (word in _LETTERS and not last)):
+        return match[0]
+    if word in _ROMAN:
+        return str(_ROMAN.index(word) + 1)
+    if word.isdigit() and 0 < int(word) <= len(_ROMAN):
+        return _ROMAN[int(word) - 1].upper()
+    return match[0]
