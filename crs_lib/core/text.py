@@ -148,6 +148,11 @@ class Said(NamedTuple):
     thinking: str = ""
     parts: tuple[str, ...] = ()
 
+    @classmethod
+    def within(cls, record: Mapping[str, object], field: str) -> "Said":
+        """What stands in a field of a message, and the thoughts in the message's own fields for them."""
+        return said(record.get(field), *[record.get(name) for name in THOUGHT_FIELDS if name != field])
+
 
 def said(content: object, *thoughts: object) -> Said:
     """What a system said: the one place where thoughts are told from words, whoever spoke.
@@ -171,11 +176,6 @@ def said(content: object, *thoughts: object) -> Said:
     text = _without_thoughts(text, thinking)
     spoken = [thought.strip() for thought in thinking]
     return Said(text, "\n".join(filter(None, spoken)), tuple(parts))
-
-
-def said_in(record: Mapping[str, object], field: str) -> Said:
-    """What stands in a field of a message, and the thoughts in the message's own fields for them."""
-    return said(record.get(field), *[record.get(name) for name in THOUGHT_FIELDS if name != field])
 
 
 def _sort_out(content: object, texts: list[str], thinking: list[str], parts: list[str]) -> None:

@@ -13,7 +13,7 @@ from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
 
 from crs_lib.core import safety
 from crs_lib.core.errors import InputError
-from crs_lib.core.text import Said, said_in, shorten
+from crs_lib.core.text import Said, shorten
 from crs_lib.llm import http
 from crs_lib.llm.base import BACKENDS, DEFAULTS, LLMError, Message, Request, ToolCall
 from crs_lib.llm.http import shown
@@ -90,7 +90,7 @@ class _Answer(BaseModel):
 
     def said(self) -> Said:
         """Its text, and what the model thought beside it."""
-        return said_in(self.model_dump(), "content")
+        return Said.within(self.model_dump(), "content")
 
 
 class _Alternative(BaseModel):

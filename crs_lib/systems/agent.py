@@ -172,10 +172,7 @@ class Agent(ModelSystem):
         self.remember(messages, understood.text)
         log: dict[str, Any] = {"tools": "native" if self.native else "json"}
         log["tool_calls"] = [self.logged(done) for done in self.searches]
-        if reply.stop == "length":
-            log["reply_cut"] = True
-        if self.left_out:
-            log["utterances_left_out"] = self.left_out
+        log |= self.noted(reply, self.left_out)
         return self.replied(understood, self.offer(), log)
 
     def by_tools(self, turn: int, messages: list[Message]) -> Reply:

@@ -19,7 +19,7 @@ import time
 import traceback
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -206,9 +206,10 @@ class Function(Channel):
             raise LLMError("crashed", f"the function raised {_located(error)}") from error
         if isinstance(answer, str):
             return {"reply": answer}
-        if isinstance(answer, list | tuple):
-            films = listing([str(film) for film in answer], "or")
-            return {"reply": f"How about {films}?", "recommended": answer}
+        if isinstance(answer, Iterable) and not isinstance(answer, Mapping | bytes):
+            films = list(answer)
+            listed = listing(map(str, films), "or")
+            return {"reply": f"How about {listed}?", "recommended": films}
         return answer
 
 
@@ -302,7 +303,7 @@ class Process(Channel):
     def ask(self, request: Mapping[str, Any]) -> object:
         """Write the request as a line and read the line that answers it."""
         line = json.dumps(request, ensure_ascii=True).encode() + b"\n"
-        text = self._exchange(line).decode("utf-8", "replace")
+        text = contract.decoded(self._exchange(line))
         answer = contract.parse(text)
         if self._buffer.strip():
             fault = "more than one line answers a request; print one line, all else to standard error"

@@ -293,6 +293,8 @@ class ModelSystem:
             log["utterances_left_out"] = left_out
         if reply.stop == "length":
             log["reply_cut"] = True
+        if reply.thinking:
+            log["thinking"] = reply.thinking
         return log
 
     def read(self, reply: Reply, offer: Offer, utterance: str) -> Understood:
@@ -409,6 +411,8 @@ class ModelSystem:
             extra["copied_prompt"] = True
         if understood.state is not None:
             extra["state"] = dict(understood.state)
+        if understood.thinking:
+            extra["thinking"] = understood.thinking
         return SystemReply(
             understood.text,
             understood.items,

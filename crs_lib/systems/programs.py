@@ -213,7 +213,10 @@ class Programs(AbstractContextManager["Programs", None]):
         """Refuse all further calls and end the programs under way, so that threads come to an end."""
         self._halted.set()
         with self._lock:
-            for channel in self._busy:
+            channels = list(self._busy)
+            for idle in self._idle.values():
+                channels += [channel for channel in idle if channel.shared]
+            for channel in channels:
                 channel.halt()
 
     def close(self, spec: str = "") -> None:
@@ -252,13 +255,14 @@ class ProgramSystem:
         request = contract.request(name, number, self.want, self.programs.name, self.conversation)
         tags: dict[str, str | int] = {"session": self.session, "system": self.spec, "turn": turn}
         answer = self.programs.ask(self.spec, request, tags, self.world.lane)
-        self.conversation.append((SYSTEM, answer.reply))
-        return self._understood(answer, text)
+        reply = self._understood(answer, text)
+        self.conversation.append((SYSTEM, reply.text))
+        return reply
 
     def _understood(self, answer: Answer, utterance: str) -> SystemReply:
         """The answer in terms of the catalogue; at most as many films as were wanted count."""
         catalog = self.world.catalog
-        heard = SaidReply(self.world.grounder, answer.reply, utterance)
+        heard = SaidReply(self.world.grounder, answer.reply, utterance, thinking=answer.thinking)
         named: list[str] = []
         if answer.recommended is None:
             items: Items = heard.recommended()
@@ -272,8 +276,10 @@ class ProgramSystem:
             extra["mentioned_ids"] = [catalog.items[item].item_id for item in understood.mentioned]
         if answer.state is not None:
             extra["state"] = dict(answer.state)
+        if understood.thinking:
+            extra["thinking"] = understood.thinking
         constraints = catalog.known_values(answer.state or {})
-        return SystemReply(answer.reply, understood.items, constraints, understood.foreign, extra)
+        return SystemReply(understood.text, understood.items, constraints, understood.foreign, extra)
 
 
 def _once(named: Sequence[str], in_text: Sequence[str]) -> list[str]:

@@ -3,6 +3,7 @@
 :class:`SaidReply` is the one place where the reply of a model, a program or a log is understood.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -13,11 +14,11 @@ import numpy as np
 from crs_lib.catalog import fields, phrases
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import ALL_FIELDS, PLOT, QUESTIONS, Clause, Field
-from crs_lib.catalog.grounder import Grounder
+from crs_lib.catalog.grounder import Grounder, Mention
 from crs_lib.catalog.item import Item
-from crs_lib.catalog.titles import Foreign
+from crs_lib.catalog.titles import Foreign, films_named, marked_or_dated
 from crs_lib.core import prompts
-from crs_lib.core.text import listing, words
+from crs_lib.core.text import listing, said, words
 from crs_lib.systems import tracker
 
 RECOMMEND, LAST, AGAIN, NEAR = "recommend", "recommend_last", "recommend_again", "recommend_near"
@@ -34,7 +35,7 @@ class Understood:
     """A reply in terms of the catalogue: the films recommended, the titles that it lacks, the films only
     named, the constraints that the system states (None where it says nothing of them). ``beyond`` films more
     than were wanted do not count; ``unknown`` are the stretches of the text that name titles outside the
-    catalogue.
+    catalogue; ``thinking`` is what the system thought, which nobody hears.
     """
 
     text: str
@@ -44,20 +45,49 @@ class Understood:
     state: Mapping[str, Any] | None
     beyond: int
     unknown: tuple[Foreign, ...]
+    thinking: str = ""
 
 
 class SaidReply:
-    """A text that a system said in answer to an utterance, and the titles in it; of films with one title it
-    names those ``offered``.
+    """A text that a system said in answer to an utterance, its thoughts apart, and the titles in it, those of
+    lists too; of films with one title it names those ``offered``.
     """
 
-    def __init__(self, grounder: Grounder, text: str, utterance: str, offered: Items = ()) -> None:
+    def __init__(
+        self, grounder: Grounder, text: str, utterance: str, offered: Items = (), thinking: str = ""
+    ) -> None:
+        spoken = said(text, thinking)
         self.grounder = grounder
-        self.text = text
+        self.text = spoken.text
+        self.thinking = spoken.thinking
         self.utterance = utterance
         self.offered = offered
-        self._mentions = grounder.titles(text, prefer=offered)
-        self._unknown = tuple(grounder.unknown_titles(text, self._mentions, utterance))
+        self._mentions = grounder.titles(self.text, prefer=offered)
+        listed = self._listed()
+        unknown = grounder.unknown_titles(self.text, self._mentions, utterance)
+        outside = [stretch for stretch in unknown if not any(map(stretch.overlaps, listed))]
+        self._unknown = tuple(sorted([*listed, *outside]))
+
+    def _listed(self) -> list[Foreign]:
+        """The titles in lists that the catalogue lacks. Each item is looked up as a text: its film joins the
+        mentions, and those in its description leave them. A list of which nothing is known is no list.
+        """
+        foreign: list[Foreign] = []
+        known = 0
+        for item in _list_items(self.text):
+            inside = [mention for mention in self._mentions if item.start <= mention.start < item.end]
+            named = _named_first(self.grounder.catalog, item, inside)
+            if named is not None:
+                known += 1
+                within = [mention for mention in inside if mention.start < named.end]
+                self._mentions = [mention for mention in self._mentions if mention not in inside]
+                self._mentions += within if within else [named]
+            elif inside:
+                known += 1
+            else:
+                foreign += _title_of(item)
+        self._mentions.sort()
+        return foreign if known else []
 
     def unknown(self) -> list[str]:
         """The titles in the text that the catalogue lacks."""
@@ -88,7 +118,73 @@ class SaidReply:
             state=state,
             beyond=len(items) - len(counted),
             unknown=self._unknown,
+            thinking=self.thinking,
         )
+
+
+# What opens an item of a list: a bullet, or a number ("1.", "2)", "(3)"), also in the middle of a line.
+_BULLET = re.compile(r"^[ \t>]*[-*+•·▪◦–—]+[ \t]+(?=\S)", re.MULTILINE)
+_NUMBER = re.compile(r"(?:^|(?<=[\s:]))[>#*_]{0,3}\(?(\d{1,2})[.):]{1,2}[*_]{0,2}[ \t]+(?=\S)", re.MULTILINE)
+_BEHIND = re.compile(
+    r"\s[–—-]+\s|:\s|\.\s|,\s|;\s|\s\((?!\d{4}\))|(?<=\(\d{4}\))"
+)  # where a description begins
+_SPEAKING = re.compile(r"[*_`“”\"«»]")  # marks around a title
+_YEAR = re.compile(r"[*_”\"»]*\s*\(\d{4}\)")
+_AROUND = " \t*_`“”\"«»‘’',;.!?"
+
+
+def _list_items(text: str) -> list[Foreign]:
+    """The items of the lists in a text: bullets, and numbers that count from 1, one a line or several."""
+    openings = [(match.start(), match.end()) for match in _BULLET.finditer(text)]
+    due = 1
+    for match in _NUMBER.finditer(text):
+        number = int(match[1])
+        if number in (1, due):
+            openings.append((match.start(), match.end()))
+            due = number + 1
+    openings.sort()
+    items = []
+    for index, (_, start) in enumerate(openings):
+        line_end = text.find("\n", start)
+        end = len(text) if line_end < 0 else line_end
+        if index + 1 < len(openings):
+            end = min(end, openings[index + 1][0])
+        if end > start:
+            items.append(Foreign(start, end, text[start:end]))
+    return items
+
+
+def _named_first(catalog: Catalog, item: Foreign, inside: Sequence[Mention]) -> Mention | None:
+    """The film that an item of a list begins with: the longest beginning that is a title; None for none."""
+    ends = [len(item.title), *(match.start() for match in _BEHIND.finditer(item.title))]
+    for end in sorted(set(ends), reverse=True):
+        name = item.title[:end].strip(_AROUND)
+        films, _ = films_named(catalog, [_SPEAKING.sub("", name)])
+        if films:
+            start = item.start + item.title.index(name)
+            return Mention(start, start + len(name), films[0], 1)
+    return None
+
+
+def _title_of(item: Foreign) -> list[Foreign]:
+    """The title that an item of a list begins with, its year included; none where it is written like none."""
+    behind = _BEHIND.search(item.title)
+    head = item.title[: behind.start() if behind else None].strip(_AROUND)
+    start = 0
+    end = len(head)
+    for stretch in marked_or_dated(item.title):
+        if stretch.start <= len(_AROUND):
+            start = stretch.start
+            end = stretch.end
+            break
+    else:
+        if not marked_or_dated(f"“{head}”"):
+            return []
+    year = _YEAR.match(item.title, end)
+    if year:
+        end = year.end()
+    title = _SPEAKING.sub("", item.title[start:end]).strip(_AROUND)
+    return [Foreign(item.start + start, item.start + end, title)]
 
 
 def recommend(

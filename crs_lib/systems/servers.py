@@ -4,8 +4,8 @@ import json
 import os
 import re
 import socket
-from collections.abc import Mapping
-from contextlib import suppress
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,23 +14,25 @@ import httpx
 
 from crs_lib.core import safety
 from crs_lib.core.errors import InputError
-from crs_lib.core.text import shorten
+from crs_lib.core.text import Said, said, shorten
 from crs_lib.llm import http
 from crs_lib.llm.base import LLMError
 from crs_lib.systems import contract
 from crs_lib.systems.channels import Channel, Function, Instance, Process
 
+_PASSES = re.compile("rate|overload|busy|unavailable|timeout|server_error", re.IGNORECASE)
 _HEADERS = {"content-type": "application/json", "accept": "application/json"}
 
 
 @dataclass
 class Conversation:
-    """What belongs to one conversation with a server: its cookies, its name there, and whether its last
-    message was of version 1.0.
+    """What belongs to one conversation with a server: its cookies, its name there, the task that waits for
+    the user's words, and whether its last message was of version 1.0.
     """
 
     cookies: httpx.Cookies = field(default_factory=httpx.Cookies)
     context: str | None = None
+    task: str | None = None
     newer: bool = False
 
 
@@ -101,19 +103,36 @@ class HttpServer(Channel):
         if request["turn"] == 1 or session not in self._conversations:
             self._conversations[session] = Conversation()
         conversation = self._conversations[session]
-        record = self.body(request, conversation)
-        content = json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")
-        text = self.sent("POST", self.url, content, conversation)
+        text = self.posted(self.body(request, conversation), conversation)
         if not self.name:
             return contract.parse(text)
         try:
-            return self.read(safety.loads(text, "the answer"), conversation)
+            answer = safety.loads(text, "the answer", mend=False)
+            self._check_no_error(answer)
+            return self.read(answer, conversation)
         except (InputError, LookupError, TypeError, AttributeError, ValueError) as error:
             fault = f"{self.url} answered like no {self.name}: {shorten(text, 300)}"
             raise LLMError("garbled", fault, text) from error
 
+    def posted(self, record: object, conversation: Conversation) -> str:
+        """The text of the answer to a JSON value."""
+        content = json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")
+        return self.sent("POST", self.url, content, conversation)
+
+    def _check_no_error(self, answer: Any) -> None:
+        """Raise LLMError for an error that comes with status 200 in place of an answer."""
+        error = answer.get("error")
+        if not error:
+            return
+        facts = error if isinstance(error, Mapping) else {"message": error}
+        code = str(facts.get("code") or facts.get("status") or facts.get("type") or "")
+        words = shorten(" ".join(str(facts.get("message") or error).split()), 300)
+        fault = f"{self.url} answered with an error: {words}" + (f" ({code})" if code else "")
+        passes = code in map(str, http.BUSY) or re.fullmatch(r"5\d\d", code) or _PASSES.search(code)
+        raise LLMError("busy" if passes else "refused", fault)
+
     def sent(self, method: str, url: str, content: bytes | None, conversation: Conversation) -> str:
-        """The text of the answer to a request; LLMError for every other status than 200."""
+        """The text of the answer to a request; LLMError for every other status than 200, 201 and 203."""
         client: httpx.Client = self._clients.at(self.url)
         body = bytearray()
         cookies = {"cookies": conversation.cookies}
@@ -134,10 +153,9 @@ class HttpServer(Channel):
             raise fault from error
         if self.name:
             conversation.cookies.extract_cookies(answer)
-        text = body.decode("utf-8", "replace")
-        if answer.status_code != 200:
-            raise self._refused(answer, text)
-        return text
+        if answer.status_code not in (200, 201, 203):
+            raise self._refused(answer, body.decode("utf-8", "replace"))
+        return contract.decoded(body, answer.charset_encoding or "")
 
     def _refused(self, answer: httpx.Response, text: str) -> LLMError:
         words = shorten(" ".join(text.split()) or "nothing", 300)
@@ -165,6 +183,10 @@ def _set_cookies(request: httpx.Request) -> None:
     request.extensions["cookies"].set_cookie_header(request)
 
 
+_WORDLESS = ("tool_calls", "function_call", "audio")  # what an assistant may answer with in place of words
+_VERSION_PATH = re.compile(r"/v\d+\w*/?")  # behind which the endpoint's own path stands
+
+
 class Assistant(HttpServer):
     """An OpenAI-style assistant, behind an HTTP address."""
 
@@ -173,11 +195,30 @@ class Assistant(HttpServer):
     key = "CRS_CHAT_KEY"
     example = f"http://127.0.0.1:8000{path}"
 
+    def __init__(self, argument: str, timeout: float, catalog: Any = None) -> None:
+        super().__init__(argument, timeout, catalog)
+        if _VERSION_PATH.fullmatch(urlsplit(self.url).path):
+            self.url = self.url.rstrip("/") + "/chat/completions"
+
     def body(self, request: Mapping[str, Any], conversation: Conversation) -> object:
         return {"model": self.model(), "messages": request["conversation"]}
 
     def read(self, answer: Any, conversation: Conversation) -> object:
-        return {"reply": answer["choices"][0]["message"]["content"]}
+        """The text of the first choice, and what the assistant thought; LLMError where there is no text."""
+        choice = answer["choices"][0]
+        message = choice["message"]
+        spoken = Said.within(message, "content")
+        reply = spoken.text or message.get("refusal")
+        if reply:
+            return {"reply": reply, "thinking": spoken.thinking}
+        stop = choice.get("finish_reason")
+        held = [*spoken.parts, *(name for name in _WORDLESS if message.get(name))]
+        fault = f"{self.url} answered without words (finish_reason {stop}"
+        if spoken.thinking:
+            fault += "; its thinking may have used up its length: give it more tokens"
+        if held:
+            fault += f"; it holds {', '.join(held)}: let it answer in words"
+        raise LLMError("wrong answer", f"{fault})")
 
     @classmethod
     def identity(cls, argument: str) -> str:
@@ -192,12 +233,8 @@ class Assistant(HttpServer):
         return os.environ.get("CRS_CHAT_MODEL", "default")
 
 
-# An item of a numbered list, at the beginning of a line or behind a colon.
-_LISTED = re.compile(r"(?:^|:)[ \t]*\d+[:.)][ \t]+(\S.*?)[ \t]*$", re.MULTILINE)
-
-
 class IEvaLM(HttpServer):
-    """A server of iEvaLM, behind an HTTP address."""
+    """A server of iEvaLM, behind an HTTP address; what it lists it recommends, known or not."""
 
     name = "server of iEvaLM"
     path = "/"
@@ -208,17 +245,18 @@ class IEvaLM(HttpServer):
         return {"context": context, "message": message}
 
     def read(self, answer: Any, conversation: Conversation) -> object:
-        """The text; where it lists items by numbers, these are what it recommends, known or not."""
-        reply = {"reply": answer["response"]}
-        listed = _LISTED.findall(answer["response"])
-        if listed:
-            reply["recommended"] = listed
-        return reply
+        """The text, and what the system thought."""
+        spoken = Said.within(answer, "response")
+        if not spoken.text and "response" not in answer:
+            raise LookupError("no field 'response'")
+        return {"reply": spoken.text, "thinking": spoken.thinking}
 
 
 _OTHER_VERSION = (-32601, -32009)  # what an agent of version 1.0 says to a method of version 0.3
 _INTERNAL = -32603  # an error of the agent that may pass
 _VERSION = "A2A-Version"
+_FAILED = ("failed", "rejected", "canceled", "cancelled", "auth-required", "unknown", "unspecified")
+_CARDS = ("/.well-known/agent-card.json", "/.well-known/agent.json")  # since version 0.3, and before
 
 
 class Agent2Agent(HttpServer):
@@ -228,6 +266,11 @@ class Agent2Agent(HttpServer):
     path = "/"
     example = "http://127.0.0.1:8000/"
 
+    def __init__(self, argument: str, timeout: float, catalog: Any = None) -> None:
+        super().__init__(argument, timeout, catalog)
+        self._server = self.url.rstrip("/")
+        self._halted = threading.Event()
+
     def body(self, request: Mapping[str, Any], conversation: Conversation) -> object:
         """The user's latest words as a message; the agent keeps the conversation under its context."""
         if self.bare:
@@ -235,58 +278,165 @@ class Agent2Agent(HttpServer):
         text = request["conversation"][-1]["content"]
         number = f"{request['session']}-{request['turn']}"
         conversation.newer = _VERSION in self.headers
-        if conversation.newer:
-            method = "SendMessage"
-            message = {"messageId": number, "role": "ROLE_USER", "parts": [{"text": text}]}
-        else:
-            method = "message/send"
-            part = {"kind": "text", "text": text}
-            message = {"kind": "message", "messageId": number, "role": "user", "parts": [part]}
+        message: dict[str, Any] = {"messageId": number, "role": "ROLE_USER", "parts": [{"text": text}]}
+        if not conversation.newer:
+            message |= {"kind": "message", "role": "user", "parts": [{"kind": "text", "text": text}]}
         if conversation.context is not None:
             message["contextId"] = conversation.context
+        if conversation.task is not None:
+            message["taskId"] = conversation.task
+        method = "SendMessage" if conversation.newer else "message/send"
         return {"jsonrpc": "2.0", "id": number, "method": method, "params": {"message": message}}
 
     def read(self, answer: Any, conversation: Conversation) -> object:
-        """The text of a message, or of a task's artifacts, else of its status."""
-        if answer.get("error"):
-            raise self._fault(answer["error"], conversation)
-        result = answer["result"]
-        result = result.get("message") or result.get("task") or result
-        conversation.context = result["contextId"]
-        messages = result.get("artifacts")
-        if not messages:
-            messages = [result if "parts" in result else result["status"]["message"]]
-        texts = []
-        for message in messages:
-            texts += [part["text"] for part in message["parts"] if "text" in part]
-        return {"reply": "\n".join(texts)}
+        """What a message says, or a task that has ended; LLMError for a task that failed."""
+        result = _result(answer)
+        conversation.context = result.get("contextId") or conversation.context
+        conversation.task = None
+        if "status" not in result:
+            return _answer(result["parts"], "message")
+        task = self._ended(result, conversation)
+        state = _state(task)
+        said_last = said((task["status"].get("message") or {}).get("parts")).text
+        if state in _FAILED:
+            words = f": {shorten(said_last, 300)}" if said_last else ", without a word"
+            raise LLMError("refused", f"the agent's task ended as {state}{words}")
+        if state == "input-required":
+            conversation.task = task["id"]
+        return _answer(_parts_of(task), f"task ({state})")
 
-    def _fault(self, error: Any, conversation: Conversation) -> LLMError:
-        """The error of an agent; one that knows another version alone is asked in that from now on."""
+    def _ended(self, task: Any, conversation: Conversation) -> Any:
+        """The task when the agent works on it no more, asked for until then; LLMError after the time-out."""
+        method = "GetTask" if conversation.newer else "tasks/get"
+
+        def asked() -> Any:
+            record = {"jsonrpc": "2.0", "id": task["id"], "method": method, "params": {"id": task["id"]}}
+            answer = safety.loads(self.posted(record, conversation), "the task", mend=False)
+            self._check_no_error(answer)
+            return _result(answer)
+
+        if not _is_working(task):
+            return task
+        from tenacity import (
+            RetryError,
+            Retrying,
+            retry_if_result,
+            stop_after_delay,
+            stop_when_event_set,
+            wait_exponential,
+        )
+        from tenacity.nap import sleep_using_event
+
+        until_it_ends = Retrying(
+            retry=retry_if_result(_is_working),
+            stop=stop_after_delay(self.timeout) | stop_when_event_set(self._halted),
+            wait=wait_exponential(0.1, max=5.0),
+            sleep=sleep_using_event(self._halted),
+        )
+        try:
+            return until_it_ends(asked)
+        except RetryError as error:
+            fault = f"the agent still worked on its task after {self.timeout:g} seconds"
+            raise LLMError("too slow", f"{fault}; raise timeout") from error
+
+    def halt(self) -> None:
+        """Ask for no task any more."""
+        self._halted.set()
+
+    def _check_no_error(self, answer: Any) -> None:
+        """Raise the error of an agent; one that knows another version alone is asked in that from now on."""
+        error = answer.get("error")
+        if not error:
+            return
         code = error.get("code")
         message = f"the agent said: {shorten(str(error.get('message')), 300)}"
-        if code in _OTHER_VERSION and not conversation.newer:
+        if code in _OTHER_VERSION and _VERSION not in self.headers:
             self.headers[_VERSION] = "1.0"
-            return LLMError("busy", message)
-        return LLMError("busy" if code == _INTERNAL else "refused", message)
+            raise LLMError("busy", message)
+        raise LLMError("busy" if code == _INTERNAL else "refused", message)
 
     def _read_card(self, conversation: Conversation) -> None:
-        """Take the path of the JSON-RPC address from the agent's card; where it has none, the usual one."""
-        with suppress(LLMError, InputError, LookupError, TypeError, AttributeError, ValueError):
-            text = self.sent("GET", f"{self.url}.well-known/agent-card.json", None, conversation)
-            path = urlsplit(_json_rpc(safety.loads(text, "the card"))).path
-            self.url = self.url.removesuffix("/") + (path or self.path)
+        """Take the path of the JSON-RPC address from the agent's card, which lies in one of two places; where
+        there is none, the usual one.
+        """
+        for place in _CARDS:
+            try:
+                card = safety.loads(
+                    self.sent("GET", f"{self._server}{place}", None, conversation), "the card"
+                )
+            except InputError:
+                continue
+            except LLMError as error:
+                if error.kind != "refused":
+                    raise
+                continue
+            if isinstance(card, Mapping):
+                self.url = self._server + (urlsplit(_json_rpc(card)).path or self.path)
+                break
         self.bare = False
 
 
-def _json_rpc(card: Any) -> str:
-    """The JSON-RPC address of an agent's card; LookupError where it names none."""
+def _result(answer: Any) -> Any:
+    """The message or the task in an agent's answer."""
+    result = answer["result"]
+    return result.get("message") or result.get("task") or result
+
+
+def _state(task: Any) -> str:
+    """The state of a task, in the words of version 0.3."""
+    return str(task["status"]["state"]).removeprefix("TASK_STATE_").lower().replace("_", "-")
+
+
+def _is_working(task: Any) -> bool:
+    """Whether the agent still works on a task."""
+    return _state(task) in ("submitted", "working")
+
+
+def _parts_of(task: Any) -> list[Any]:
+    """The parts in which a task says something: its artifacts', else its status's, else the agent's last."""
+    parts: list[Any] = []
+    for artifact in task.get("artifacts") or ():
+        parts += artifact.get("parts") or ()
+    if said(parts).text or _data(parts).get("reply"):
+        return parts
+    parts += (task["status"].get("message") or {}).get("parts") or ()
+    if not said(parts).text:
+        messages = [message for message in task.get("history") or () if "user" not in message["role"].lower()]
+        if messages:
+            parts += messages[-1]["parts"]
+    return parts
+
+
+def _data(parts: Sequence[Any]) -> dict[str, Any]:
+    """The fields of an answer of the contract that stand in parts with data."""
+    fields: dict[str, Any] = {}
+    for part in parts:
+        data = part.get("data")
+        if isinstance(data, Mapping):
+            fields.update(data)
+    return {name: value for name, value in fields.items() if name in ("reply", "recommended", "state")}
+
+
+def _answer(parts: Sequence[Any], where: str) -> dict[str, Any]:
+    """The answer of the contract in the parts of a message or task; LLMError where they hold no text."""
+    spoken = said(parts)
+    answer = {"reply": spoken.text, "thinking": spoken.thinking, **_data(parts)}
+    if not answer["reply"]:
+        holds = ", ".join(spoken.parts) or "nothing that users hear"
+        raise LLMError("wrong answer", f"the agent's {where} has no text (it holds: {holds})")
+    return answer
+
+
+def _json_rpc(card: Mapping[str, Any]) -> str:
+    """The JSON-RPC address of an agent's card; LLMError where it names none."""
     interfaces = [*card.get("supportedInterfaces", ()), *card.get("additionalInterfaces", ()), card]
     for interface in interfaces:
-        kind = interface.get("protocolBinding") or interface.get("transport")
-        if kind in ("JSONRPC", None):
+        kind = (
+            interface.get("protocolBinding") or interface.get("transport") or card.get("preferredTransport")
+        )
+        if kind in ("JSONRPC", None) and interface.get("url"):
             return str(interface["url"])
-    raise LookupError("no interface speaks JSON-RPC")
+    raise LLMError("refused", "the agent's card names no address for JSON-RPC, the only way it is asked here")
 
 
 CHANNELS: dict[str, type[Channel]] = {

@@ -7,6 +7,7 @@ import time
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from crs_lib import evaluate, runs, simulate
@@ -356,9 +357,16 @@ ANSWERS = [
     (HI | {"recommended": None, "state": None}, Answer("Hi")),
     (HI | {"state": {}}, Answer("Hi", None, {})),
     (HI | {"state": STATE}, Answer("Hi", None, {"genre": "comedy", "year": "1994", "writer": ["A", "B"]})),
-    ({"reply": "H\ud83d\ude00\ud800\0"}, Answer("H😀��")),
-    (HI | {"state": {"genre": "\ud800"}}, Answer("Hi", None, {"genre": "�"})),
+    ({"reply": "H\ud83d\ude00"}, Answer("H😀")),
     (HI | {"debug": 1, "seconds": 0.3}, Answer("Hi")),
+    (HI | {"recommended": ["a", 7]}, Answer("Hi", ("a", "7"))),
+    (HI | {"recommended": np.array([3, 12])}, Answer("Hi", ("3", "12"))),
+    (HI | {"recommended": (np.str_("Metropolis"), np.float64(4))}, Answer("Hi", ("Metropolis", "4"))),
+    (HI | {"state": {"year": np.int64(1927)}}, Answer("Hi", None, {"year": "1927"})),
+    (HI | {"state": {"writer": np.array(["A", "B"])}}, Answer("Hi", None, {"writer": ["A", "B"]})),
+    ({"reply": "<think>M?</think>Hi"}, Answer("Hi", thinking="M?")),
+    ({"reply": [{"type": "text", "text": "Hi"}], "reasoning": "M?"}, Answer("Hi", thinking="M?")),
+    ({"reply": "Amélie".encode()}, Answer("Amélie")),
 ]
 
 
@@ -376,7 +384,15 @@ WRONG = [
     ({"reply": 3}, r"'reply' is a number \('3'\), expected a text"),
     (HI | {"state": {"year": 3.5}}, "'state.year' is a number"),
     (HI | {"recommended": "Alien"}, "'recommended' is a text .*, expected a list of film ids"),
-    (HI | {"recommended": ["a", 7]}, r"'recommended\[1\]' is a number \('7'\), expected a film"),
+    (HI | {"recommended": ["a", 7.5]}, r"'recommended\[1\]' is a number \('7.5'\), expected a film"),
+    (HI | {"recommended": [True]}, r"'recommended\[0\]' is true or false"),
+    ({"reply": "a\ud800"}, "'reply' has a lone half of a character or NUL"),
+    ({"reply": "a\0"}, "'reply' has a lone half of a character or NUL"),
+    ({"reply": "Amélie".encode("latin-1")}, "not UTF-8 .byte 0xe9 at 2, after 'Am'"),
+    (HI | {"state": {"genre": "\ud800"}}, "'state.genre' has a lone half of a character"),
+    ({"reply": "<think>M?"}, "'reply' has no words for the user; it holds only what the program thought"),
+    ({"reply": [{"type": "image_url", "image_url": "x"}]}, "no words for the user; it holds image_url"),
+    ({"error": "out of memory"}, "the program reports an error: 'out of memory'"),
     (HI | {"recommended": [{"id": 1}]}, r"'recommended\[0\]' is an object"),
     (HI | {"state": ["genre"]}, "'state' is a list .*, expected an object like"),
     (HI | {"state": {"genre": {"x": 1}}}, "'state.genre' is an object .*, expected a text"),
