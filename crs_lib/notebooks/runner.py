@@ -251,6 +251,8 @@ def output(source: Path, values: Mapping[str, Any]) -> Path:
     return folder / "notebooks" / source.name
 
 
+_PROGRESS = "progress.txt"  # where a kernel without a terminal writes how far it is
+_GLANCE = 0.2  # seconds between two looks at it
 _TIDY = 1.0  # seconds that an interrupted cell has to store what is finished
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -280,7 +282,7 @@ def execute(
                 extra_arguments=["--log-level=50"],
                 coalesce_streams=True,  # how printed text is split depends on timing
             )  # fmt: skip
-            _interruptibly(do, started)
+            _interruptibly(do, started, Path(settings) / _PROGRESS)
         failed.replace(out)
     except papermill.PapermillExecutionError as error:
         raise _plain(error, source, _aside(failed)) from None
@@ -305,8 +307,10 @@ def _aside(failed: Path) -> Path:
     return place
 
 
-def _interruptibly(do: Callable[[], object], kernels: list[int]) -> None:
-    """Do it in a thread, as papermill would keep Ctrl-C to itself: the kernel gets it, then it is raised."""
+def _interruptibly(do: Callable[[], object], kernels: list[int], progress_lines: Path) -> None:
+    """Do it in a thread, as papermill would keep Ctrl-C to itself: the kernel gets it, then it is raised.
+    What the kernel writes about its progress is shown here.
+    """
     outcome: Future[object] = Future()
 
     def work() -> None:
@@ -318,6 +322,10 @@ def _interruptibly(do: Callable[[], object], kernels: list[int]) -> None:
     thread = threading.Thread(target=work, name="notebook", daemon=True)
     thread.start()
     try:
+        shown = 0
+        while thread.is_alive():
+            thread.join(_GLANCE)
+            shown = _show_new(progress_lines, shown)
         outcome.result()
     except KeyboardInterrupt:
         for sign, patience in ((signal.SIGINT, _TIDY), (signal.SIGKILL, 0.0)):
@@ -328,6 +336,15 @@ def _interruptibly(do: Callable[[], object], kernels: list[int]) -> None:
         raise
 
 
+def _show_new(lines: Path, shown: int) -> int:
+    """Print what was added to a file behind its first ``shown`` characters; how many there are now."""
+    if not lines.is_file():
+        return shown
+    text = lines.read_text(encoding="utf-8")
+    print(text[shown:], end="", file=sys.stderr, flush=True)
+    return len(text)
+
+
 def _literal(path: Path) -> str:
     """The path with doubled braces: papermill reads single braces as names of parameters."""
     return str(path).replace("{", "{{").replace("}", "}}")
@@ -335,12 +352,12 @@ def _literal(path: Path) -> str:
 
 def _environment(settings: str, variables: Mapping[str, str]) -> dict[str, str]:
     """The kernel's environment: this process's, plus the package on the path, without personal settings."""
+    lines = f"{progress.LINES}{Path(settings) / _PROGRESS}"
     plain = {name: value for name, value in os.environ.items() if name != "JPY_SESSION_NAME"}
     return {
         **plain, "PYTHONPATH": os.pathsep.join(filter(None, [str(paths.ROOT), os.environ.get("PYTHONPATH")])),
         "MPLBACKEND": "module://matplotlib_inline.backend_inline", "IPYTHONDIR": settings, PREFIX: sys.prefix,
-        progress.VARIABLE: os.environ.get(progress.VARIABLE) or progress.terminal() or progress.OFF,
-        **variables,
+        progress.VARIABLE: os.environ.get(progress.VARIABLE) or progress.terminal() or lines, **variables,
     }  # fmt: skip
 
 

@@ -5,8 +5,9 @@ depends on its key alone, so the number and kind of workers never change a resul
 """
 
 import gc
+import re
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
@@ -15,7 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crs_lib.core import safety
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.progress import Bar
 from crs_lib.core.progress import bar as progress_bar
+from crs_lib.core.text import listing
 from crs_lib.runs import dask, processes
 from crs_lib.runs.folder import Stage
 from crs_lib.runs.ledger import Done, Key, Ledger, pack
@@ -25,7 +28,9 @@ if TYPE_CHECKING:  # runs without models, and what only reads them, load no clie
     from crs_lib.llm.preflight import Need
     from crs_lib.llm.settings import LLMSettings
 
-PATIENCE = 20  # sessions that may fail one after the other before threads or a cluster give up
+PATIENCE = 3  # equal failures of a system in a row that end a job
+_MOST = 3  # systems that a bar names
+_NUMBER = re.compile(r"\d+")  # of a session or a line, which equal failures differ in
 _WEIGHTS = "weights of "  # how the names of inputs begin that are digests of models
 # Makes the body (a line of JSON) of a session; the same key must give the same body. Threads share one whose
 # sessions wait for models; its attribute ``models`` is their Pool, or what has the Pool's methods.
@@ -33,11 +38,13 @@ Maker = Callable[[Key], str]
 
 
 class Part(NamedTuple):
-    """Sessions that are made together, and the models that they wait for."""
+    """Sessions that are made together, and the models that they wait for; ``label``: what a bar names instead
+    of their systems.
+    """
 
     keys: Sequence[Key]
     models: tuple[str, ...] = ()
-    label: str = "sessions"
+    label: str = ""
 
 
 class Start(NamedTuple):
@@ -142,13 +149,21 @@ def job(
     as their servers have room for; once in each process or worker of a cluster (``scheduler``) otherwise, and
     then all of it must be picklable. Before and after each part the servers (``llm``) must hold the weights
     that the stage's inputs name. With ``logged`` calls end in the run's ``llm_calls.jsonl`` whatever happens.
-    A session that fails does not stop the others, and the next start tries it again; at the end more than
-    ``most_failed`` are a RunError with ``hint``.
+    A session that fails does not stop the others, and the next start tries it again; ``PATIENCE`` equal
+    failures of a system in a row end the job, where more than ``most_failed`` failed; at the end more than
+    those are a RunError with ``hint``.
     """
     start = Start(str(stage.folder), stage.run, 1 + ledger.tries(), weights_in(stage.inputs))
     far = start._replace(folder="") if scheduler else start
     shared = _SharedMaker(partial(make, *arguments, start))
-    with _calls_exported(stage, ledger, scheduler, logged), closing(shared):
+    keys = [key for part in parts for key in part.keys]
+    done = len(ledger.finished().intersection(keys))
+    label = (parts[0].label or _label(parts[0].keys)) if parts else ""
+    with (
+        _calls_exported(stage, ledger, scheduler, logged),
+        closing(shared),
+        progress_bar(len(keys), done=done, label=label, shown=progress) as bar,
+    ):
         for number, part in enumerate(parts):
             if ledger.finished().issuperset(part.keys):
                 continue
@@ -156,7 +171,16 @@ def job(
             if part.models and not scheduler:
                 models = shared().models
                 threads = models.width(part.models)
-                sessions(ledger, part.keys, shared, (), threads=threads, progress=progress, label=part.label)
+                sessions(
+                    ledger,
+                    part.keys,
+                    shared,
+                    (),
+                    threads=threads,
+                    most_failed=most_failed,
+                    bar=bar,
+                    label=part.label,
+                )
                 for spec in _no_longer_needed(part, parts[number + 1 :]):
                     models.release(spec)
             else:
@@ -168,12 +192,20 @@ def job(
                     workers=workers,
                     scheduler=scheduler,
                     chunk=_chunk(part),
-                    progress=progress,
+                    most_failed=most_failed,
+                    bar=bar,
                     label=part.label,
                 )
             _check_weights(start, part, llm)
-    keys = [key for part in parts for key in part.keys]
     check_failures(ledger, keys, most_failed, hint)
+
+
+def _label(keys: Iterable[Key]) -> str:
+    """The systems of some sessions, as a bar names them."""
+    systems = list(dict.fromkeys(key.system for key in keys))
+    if len(systems) > _MOST:
+        return f"{len(systems)} systems"
+    return listing(systems)
 
 
 def _no_longer_needed(part: Part, later: Sequence[Part]) -> set[str]:
@@ -239,15 +271,16 @@ def sessions(
     threads: int = 0,
     scheduler: str = "",
     chunk: int = 10,
-    progress: bool = True,
-    label: str = "sessions",
+    most_failed: int = 0,
+    bar: Bar | None = None,
+    label: str = "",
 ) -> int:
     """Make every session of ``keys`` that the ledger lacks; returns the number of sessions made now.
 
     ``make(*arguments)`` builds the session maker, once in each process, and both must be picklable; with
     ``threads`` the sessions share one in this process, with ``scheduler`` they go to a Dask cluster. A
-    session that raises is recorded as failed. A batch of threads or of a cluster stops with a RunError after
-    ``PATIENCE`` failures in a row: its server is gone.
+    session that raises is recorded as failed. The batch stops with a RunError after ``PATIENCE`` equal
+    failures of a system in a row, once more than ``most_failed`` sessions failed: they would all fail.
     """
     if workers < 1:
         raise InputError(f"workers is {workers}; give a whole number >= 1")
@@ -258,37 +291,48 @@ def sessions(
     tasks = [missing[start : start + size] for start in range(0, len(missing), size)]
     build = partial(make, *arguments)
     outcomes = _outcomes(tasks, build, min(workers, len(missing)), threads, scheduler)
-    with progress_bar(len(keys), done=len(keys) - len(missing), label=label, shown=progress) as bar:
-        try:
-            _record(outcomes, ledger, bar.update, may_give_up=bool(threads or scheduler))
-        except KeyboardInterrupt as error:
-            outcomes.throw(error)  # wherever it arrived: the sessions under way are not waited for
+    try:
+        _record(outcomes, ledger, most_failed, bar, label)
+    except KeyboardInterrupt as error:
+        outcomes.throw(error)  # wherever it arrived: the sessions under way are not waited for
     return len(missing)
 
 
 def _record(
-    outcomes: Generator[list[Done]],
-    ledger: Ledger,
-    count: Callable[[int], object],
-    *,
-    may_give_up: bool,
+    outcomes: Generator[list[Done]], ledger: Ledger, most_failed: int, bar: Bar | None, label: str
 ) -> None:
-    """Store outcomes as they come; RunError after ``PATIENCE`` failures in a row."""
-    # A session that failed at an earlier start says nothing about the server now.
+    """Store outcomes as they come; RunError after ``PATIENCE`` equal failures of a system in a row."""
+    # A session that failed at an earlier start says nothing about the system now.
     before = {key for key, _ in ledger.failures()}
-    failures = 0
+    failures: dict[str, list[str]] = {}
+    n_failed = 0
     for batch in outcomes:
         ledger.record(batch)
-        count(len(batch))
-        failures += sum(1 for outcome in batch if outcome.key not in before)
-        if any(outcome.body is not None for outcome in batch):
-            failures = 0
-        if failures >= PATIENCE and may_give_up:
-            outcomes.close()
-            raise RunError(
-                f"{failures} sessions failed one after the other, the last with {batch[-1].error}. "
-                "What was finished is stored; mend the cause and start the same command again"
-            )
+        if bar is not None:
+            bar.update(len(batch), label=label or _label([outcome.key for outcome in batch]))
+        for outcome in batch:
+            if outcome.key in before:
+                continue
+            streak = failures.setdefault(outcome.key.system, [])
+            words = _NUMBER.sub("", outcome.error)
+            if words not in streak:
+                streak.clear()
+            if outcome.body is None:
+                streak.append(words)
+                n_failed += 1
+            if len(streak) >= PATIENCE and n_failed > most_failed:
+                outcomes.close()
+                raise RunError(_gives_up(outcome, len(streak)))
+
+
+def _gives_up(last: Done, n: int) -> str:
+    """What is said where a system fails again and again: its message, what was sent, what came back."""
+    exchange = f"\n{last.exchange}" if last.exchange else ""
+    return (
+        f"{n} sessions of {last.key.system!r} failed in a row in the same way, so the others were not tried: "
+        f"{last.error}{exchange}\n"
+        "What was finished is stored; mend the cause and give the same command again"
+    )
 
 
 def check_failures(ledger: Ledger, keys: Sequence[Key], most: int = 0, hint: str = "") -> None:
@@ -317,7 +361,8 @@ def _attempt(maker: Maker, key: Key) -> Done:
         if isinstance(error, RunError) and error.ends_run:
             raise
         kind = getattr(error, "kind", type(error).__name__)
-        return Done(key, None, f"{kind}: {error}")
+        exchange = "\n".join(getattr(error, "__notes__", ()))
+        return Done(key, None, f"{kind}: {error}", exchange)
 
 
 def _outcomes(

@@ -19,11 +19,12 @@ class Key(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A finished or failed session as a worker returns it."""
+    """A finished or failed session as a worker returns it; ``exchange``: what was sent and came back last."""
 
     key: Key
     body: bytes | None
     error: str
+    exchange: str = ""
 
 
 def pack(text: str) -> bytes:

@@ -235,12 +235,12 @@ class SimulateConfig(Settings):
         for name, spec in self.specs.items():
             waits_for = tuple(filter(None, (_waits_for(spec), self.user_llm)))
             if waits_for:
-                parts.append(runs.Part(self.keys_of(name), waits_for, name))
+                parts.append(runs.Part(self.keys_of(name), waits_for))
             else:
                 ruled += self.keys_of(name)
         if ruled:
             ruled.sort(key=attrgetter("session"))
-            parts.insert(0, runs.Part(ruled, (), ruled[0].system))
+            parts.insert(0, runs.Part(ruled))
         return parts
 
     @property

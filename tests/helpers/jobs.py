@@ -120,7 +120,7 @@ if __name__ == "__main__":
     path, n, workers, pause = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
     try:
         with Ledger(path) as ledger:
-            run(ledger, keys(n), Draws, (5, pause), workers=workers, chunk=5, progress=False)
+            run(ledger, keys(n), Draws, (5, pause), workers=workers, chunk=5)
     except RunError as error:
         print(error, file=sys.stderr)
         sys.exit(2)

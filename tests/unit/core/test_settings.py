@@ -7,6 +7,7 @@ import io
 import os
 import pickle
 import pkgutil
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -19,6 +20,7 @@ from crs_lib.core import progress
 from crs_lib.core.errors import InputError, did_you_mean
 from crs_lib.core.settings import Field, OneOf, Registry, RunName, Seed, Settings, fields_of
 from tests.helpers import refused
+from tests.helpers.jobs import wait_until
 
 POLICIES: Registry[None] = Registry("policy")
 
@@ -244,11 +246,28 @@ def test_a_terminal_shows_how_far_it_is_unless_the_job_is_to_be_quiet_or_it_is_g
         assert progress.terminal() is None
 
 
-def test_a_live_jupyterlab_is_watched_and_a_bare_kernel_is_not_but_may_draw_on_a_terminal(monkeypatch):
+def test_without_a_terminal_a_line_comes_once_there_is_something_to_wait_for(monkeypatch, tmp_path):
+    screen = io.StringIO()
+    with contextlib.redirect_stderr(screen), progress.bar(4, label="Ours") as bar:
+        bar.update(1, label="tracker")
+        wait_until(screen.getvalue)
+        bar.update(3)
+    assert re.fullmatch(r"tracker: 1 of 4 sessions, about \d+ s left\n", screen.getvalue())
+    monkeypatch.setenv("CRS_PROGRESS", f"lines:{tmp_path / 'lines.txt'}")
+    with progress.bar(2, label="films", unit="film"):
+        wait_until(lambda: (tmp_path / "lines.txt").read_text())
+    assert (tmp_path / "lines.txt").read_text() == "films: 0 of 2 films\n"
+
+
+def test_a_live_jupyterlab_shows_an_element_and_a_bare_kernel_waits_but_may_draw_on_a_terminal(monkeypatch):
     monkeypatch.setitem(sys.modules, "ipykernel", object())
     assert drawn(io.StringIO()) == ""
     monkeypatch.setenv("JPY_SESSION_NAME", "notebooks/03_simulate.ipynb")
-    assert "4/4" in drawn(io.StringIO())
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda element, **place: shown.append(element.data))
+    assert drawn(io.StringIO()) == ""
+    assert '<progress value="1" max="4"></progress> films: 1 of 4 sessions' in shown[0]
+    assert shown[-1] == ""
     main, other = os.openpty()
     monkeypatch.setenv("CRS_PROGRESS", os.ttyname(other))
     assert drawn(io.StringIO()) == ""

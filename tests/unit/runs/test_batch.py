@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from crs_lib.core.errors import RunError
+from crs_lib.llm import client
+from crs_lib.llm.base import LLMError, Request
 from crs_lib.runs.jobs import PATIENCE, check_failures, sessions
 from crs_lib.runs.ledger import Done, Key, Ledger
 from crs_lib.runs.processes import completed, submitter
@@ -159,14 +161,46 @@ def test_sessions_that_failed_before_do_not_make_the_batch_give_up(ledger):
     check_failures(ledger, every, len(bad))
 
 
-def test_a_batch_gives_up_when_everything_fails_and_hopes_after_a_success(ledger):
-    with pytest.raises(RunError, match=r"sessions failed one after the other, .*last with ValueError: no"):
-        run(ledger, keys(200), Draws, (5, 0, keys(200)), threads=2)
-    assert PATIENCE <= ledger.counts()["failed"] < 2 * PATIENCE
-    bad = [key for key in keys(40) if key.session % 5]
+class Sulks:
+    """A session of a system that fails with the number of the session, and of one that never does."""
+
+    def __call__(self, key):
+        if key.system == "echo":
+            raise LLMError("wrong answer", f"no reply in session {key.session}", "{}")
+        return "{}"
+
+
+@pytest.mark.parametrize("ways", [{"threads": 2}, {"workers": 1}])
+def test_three_equal_failures_of_a_system_in_a_row_end_the_batch_whatever_others_do(ledger, ways):
+    each_in_turn = sorted(keys(200), key=lambda key: key.session)
+    with pytest.raises(RunError, match="3 sessions of 'echo' failed in a row in the same way"):
+        run(ledger, each_in_turn, Sulks, (), **ways)
+    assert PATIENCE <= ledger.counts()["failed"] < PATIENCE + 10
+
+
+def test_what_was_sent_and_came_back_last_is_told_where_a_batch_ends(ledger):
+    def maker(key):
+        request = Request.ask("crs", "a film by Lubitsch?")
+
+        def attempt(request):
+            raise LLMError("wrong answer", "no key 'reply'", '{"answer": 3}')
+
+        client.persist(client.Retry(), request, attempt, threading.Event())
+
+    with pytest.raises(RunError, match="no key 'reply'") as ended:
+        run(ledger, keys(9), lambda: maker, (), threads=1)
+    assert "sent, as message 1: a film by Lubitsch?" in str(ended.value)
+    assert 'came back: {"answer": 3}' in str(ended.value)
+
+
+def test_a_batch_goes_on_after_a_success_and_as_long_as_failures_are_allowed(ledger, tmp_path):
+    bad = [key for key in keys(40) if key.session % 2]
     with pytest.raises(RunError, match=f"{len(bad)} of 80 sessions failed"):
-        run(ledger, keys(40), Draws, (5, 0, bad), threads=2)
+        run(ledger, keys(40), Draws, (5, 0, bad), threads=1)
     assert ledger.counts() == {"done": 80 - len(bad), "failed": len(bad)}
+    with Ledger(tmp_path / "allowed.sqlite") as other:
+        sessions(other, keys(4), Draws, (5, 0, keys(4)), threads=1, most_failed=8)
+        assert other.counts() == {"failed": 8}
 
 
 def test_left_early_the_sessions_under_way_are_halted(tmp_path):
