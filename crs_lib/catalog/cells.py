@@ -75,7 +75,7 @@ class Names:
         return self._keys.get(self._known(name), column)
 
     def rank(self, column: str) -> tuple[bool, int, str]:
-        """Columns of one key in order: those that the user names, the best known name, the smallest number."""
+        """Columns of one key in order: those that the user names, the best known name, the first number."""
         name = compact(column)
         known = self._rank.get(self._known(name), len(self._rank))
         return name not in self._columns, known, re.sub(r"\D+", "", name)

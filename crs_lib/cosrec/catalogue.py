@@ -79,7 +79,8 @@ def build(metas: Path, reviews: Path, out: Path, options: Options) -> dict[str, 
     """Make the catalogue ``out``; returns the manifest, which is also written to ``<out>.manifest.json``.
     Working files stand in ``<out>.work`` until the catalogue is finished; the same command continues there
     after a kill. Lines that cannot be read are in ``<out>.quarantine.jsonl``. Raises InputError where an
-    output would replace an input, RunError for a damaged input (all other categories are finished and kept),
+    output would replace an input and where no product is kept, RunError for a damaged input (all other
+    categories are finished and kept),
     and when the work folder belongs to other settings.
     """
     if not out.name.endswith(_ENDINGS):
@@ -99,6 +100,7 @@ def build(metas: Path, reviews: Path, out: Path, options: Options) -> dict[str, 
         finally:
             tables.write_jsonl(_beside(out, "quarantine.jsonl"), _quarantined(job))
         facts = {kind: _facts(job, kind) for kind in KINDS}
+        _check_kept(work, facts["metas"])
         parts = parts_of(job, number, tables.fingerprint(facts))
         counts = _join(job, parts)
         write_output(out, [work / "joined" / part.name for part in parts])
@@ -107,6 +109,22 @@ def build(metas: Path, reviews: Path, out: Path, options: Options) -> dict[str, 
     if not options.keep_work:
         shutil.rmtree(work)
     return manifest
+
+
+def _check_kept(work: Path, facts: Mapping[str, Mapping[str, Any]]) -> None:
+    """InputError where no product of any category was kept, with the reasons, the most frequent first."""
+    counts: Counter[str] = Counter()
+    for category in facts.values():
+        counts.update(category["counts"])
+    if counts["kept"]:
+        return
+    shutil.rmtree(work)
+    reasons = []
+    for name, products in counts.most_common():
+        if name not in ("read", "kept"):
+            reasons.append(f"{products:,} {name.removeprefix('dropped: ')}")
+    why = ", ".join(reasons) or "the files are empty"
+    raise InputError(f"none of {counts['read']:,} products was kept ({why}); what each means: docs/cosrec.md")
 
 
 def _beside(out: Path, ends: str) -> Path:

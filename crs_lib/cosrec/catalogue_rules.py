@@ -156,18 +156,64 @@ def _is_number(value: Any, legacy: bool) -> bool:
     return type(value) is float and math.isfinite(value)
 
 
+_AMOUNT = re.compile(r"(?:[^\W\d]{0,3}\W{0,2})(\d[\d.,'’\s]*)(?:\W{0,2}[^\W\d]{0,12})\W*")
+_OUT_OF = re.compile(r"\s*(?:/|out of)\s*5(?:\.0)?(?:\s+stars?)?\s*$")
+_GROUPED = re.compile(r"\d{1,3}([.,])\d{3}(?:\1\d{3})*")
+
+
+def number_in(text: str) -> float | None:
+    """The one number of a text with a currency or word beside it, or None: "19,99 €", "1.299,00", "12 ratings".
+
+    Of comma and point the last parts the decimals. One comma before three digits groups them; one point there
+    may do either, so "1.299" is none.
+    """
+    match = _AMOUNT.fullmatch(text.strip())
+    if not match:
+        return None
+    digits = re.sub(r"['’\s]", "", match[1]).rstrip(".,")
+    if digits.count(",") + digits.count(".") > 1 or "," in digits:
+        grouped = _GROUPED.fullmatch(digits)
+        mark = max(digits.rfind(","), digits.rfind("."))
+        whole = re.sub(r"[.,]", "", digits if grouped else digits[:mark])
+        digits = whole if grouped else f"{whole}.{digits[mark + 1 :]}"
+    elif _GROUPED.fullmatch(digits):
+        return None
+    return float(digits)
+
+
 def price_of(value: Any, legacy: bool) -> float | None:
-    """The price as a number, or None: ``19.99``, "19.99" in both; 20, "$1,299.00" only in ours."""
+    """The price as a number, or None: ``19.99``, "19.99" in both; 20, "$1,299.00", "19,99 €" only in ours."""
     if isinstance(value, str):
         if not legacy:
-            value = value.strip().lstrip("$").replace(",", "")
-        try:
-            value = float(value)
-        except ValueError:
-            return None
+            value = number_in(value)
+        else:
+            try:
+                value = float(value)
+            except ValueError:
+                return None
     if _is_number(value, legacy) and value > 0:
         return float(value)
     return None
+
+
+def _count_of(value: Any, legacy: bool) -> int | None:
+    """A whole number, or None; ours reads 12.0, "12" and "1,234 ratings" too."""
+    if type(value) is int:
+        return value
+    if legacy:
+        return None
+    if isinstance(value, str):
+        value = number_in(value)
+    if type(value) is float and value.is_integer():
+        return int(value)
+    return None
+
+
+def _grade_of(value: Any, legacy: bool) -> Any:
+    """A grade as a number; ours reads "4,4" and "4.4 out of 5 stars" too."""
+    if isinstance(value, str) and not legacy:
+        return number_in(_OUT_OF.sub("", value))
+    return value
 
 
 def _details(value: Any, legacy: bool) -> dict[str, Any] | None:
@@ -213,9 +259,11 @@ def product(row: Any, options: Options, encode: Encode) -> KeptProduct | str:
         return "details"
     if not _texts(row.categories) or row.categories in ([], [""]):
         return "categories"
-    if type(row.rating_number) is not int or row.rating_number <= 0:
+    ratings = _count_of(row.rating_number, legacy)
+    average = _grade_of(row.average_rating, legacy)
+    if ratings is None or ratings <= 0:
         return "ratings"
-    if not _is_number(row.average_rating, legacy) or row.average_rating < 0:
+    if not _is_number(average, legacy) or average < 0:
         return "ratings"
     if not _filled(row.store):
         return "store"
@@ -241,10 +289,10 @@ def product(row: Any, options: Options, encode: Encode) -> KeptProduct | str:
         "categories": row.categories,
         "store": row.store,
         "price": price,
-        "num_ratings": row.rating_number,
-        "avg_ratings": row.average_rating,
+        "num_ratings": ratings,
+        "avg_ratings": average,
     }
-    return KeptProduct(asin, row.rating_number, _encoded(record, encode))
+    return KeptProduct(asin, ratings, _encoded(record, encode))
 
 
 def _against(reason: str) -> ReviewVerdict:
@@ -258,13 +306,14 @@ def review(row: Any, options: Options, encode: Encode, plain: bool = False) -> R
     ``sort_timestamp`` and ``helpful_votes``; ours reads them too.
     """
     legacy = options.legacy
-    time = row.timestamp
-    stars = row.rating
+    stars = _grade_of(row.rating, legacy)
     if not isinstance(row.user_id, str):
         return _against("user")
-    if time is None and not legacy:
-        time = row.sort_timestamp
-    if type(time) is not int or not 0 <= time < _LATEST:
+    moment = row.timestamp
+    if moment is None and not legacy:
+        moment = row.sort_timestamp
+    time = None if isinstance(moment, str) else _count_of(moment, legacy)
+    if time is None or not 0 <= time < _LATEST:
         return _against("timestamp")
     if type(stars) is not float and (type(stars) is not int or legacy):
         return _against("rating")
@@ -276,9 +325,6 @@ def review(row: Any, options: Options, encode: Encode, plain: bool = False) -> R
         if legacy:
             return reason, time, rating, b""
         return _against(reason)
-    helpful = row.helpful_vote
-    if helpful is None:
-        helpful = row.helpful_votes
     record = {
         "user": row.user_id,
         "timestamp": time,
@@ -286,9 +332,17 @@ def review(row: Any, options: Options, encode: Encode, plain: bool = False) -> R
         "title": title,
         "text": text,
         "rating": rating,
-        "helpful": helpful,
+        "helpful": _helpful_votes(row, legacy),
     }
     return "", time, rating, _encoded(record, encode)
+
+
+def _helpful_votes(row: Any, legacy: bool) -> int | None:
+    """The number of people who called a review helpful, or None; older dumps call it ``helpful_votes``."""
+    votes = row.helpful_vote
+    if votes is None and not legacy:
+        votes = row.helpful_votes
+    return _count_of(votes, legacy)
 
 
 def _words_of_review(row: Any, options: Options, plain: bool) -> tuple[str, str, str]:
@@ -302,10 +356,8 @@ def _words_of_review(row: Any, options: Options, plain: bool) -> tuple[str, str,
         return "text", "", ""
     if type(row.verified_purchase) is not bool:
         return "verified", "", ""
-    helpful = row.helpful_vote
-    if helpful is None and not legacy:
-        helpful = row.helpful_votes
-    if type(helpful) is not int or helpful < 0:
+    helpful = _helpful_votes(row, legacy)
+    if helpful is None or helpful < 0:
         return "helpful", "", ""
     # without control characters, ASCII, markup, entity or run of blanks inside, a text is clean already
     both = f"{title} {text}" if plain else "<"
