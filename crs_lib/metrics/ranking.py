@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from crs_lib.core.errors import InputError, did_you_mean
 from crs_lib.core.rng import stream
 from crs_lib.metrics.evidence import dcg
-from crs_lib.retrieval.runs import Ranking
+from crs_lib.retrieval.runs import Ranking, ranked
 
 Grades = Sequence[float | None]
 TOP_GRADE = 2
@@ -163,13 +163,13 @@ class RankingScores(NamedTuple):
 def score_run(
     run: Mapping[str, Ranking], qrels: Mapping[str, Mapping[str, int]], measures: Sequence[str]
 ) -> RankingScores:
-    """Every measure of every judged topic. A topic that the run lacks scores 0 and is in ``missing``; one
-    without judgments is not scored and in ``unknown``.
+    """Every measure of every judged topic, hits in trec_eval's order (``crs_lib.retrieval.runs.ranked``). A
+    topic that the run lacks scores 0 and is in ``missing``; one without judgments is in ``unknown``.
     """
     chosen = [measure(spec) for spec in measures]
     rows = {}
     for topic, grades in qrels.items():
-        along = [grades.get(hit.id) for hit in run.get(topic, ())]
+        along = [grades.get(hit.id) for hit in ranked(run.get(topic, ()))]
         judged = Judged(along, list(grades.values()))
         rows[topic] = [score(judged) for score in chosen]
     missing = [topic for topic in qrels if not run.get(topic)]

@@ -19,7 +19,7 @@ from crs_lib.metrics.grounded import beyond_chance
 from crs_lib.metrics.overlap import agreement, copied_share, idf_cosine, jaccard
 from crs_lib.metrics.ranking import Judged, measure, random_floor, score_run
 from crs_lib.metrics.rewriting import SENTENCE, bleu, chrf, rouge_l, rouge_n
-from crs_lib.retrieval.runs import Hit, ranked
+from crs_lib.retrieval.runs import Hit, ranked, without_ties
 from tests.helpers import refused
 
 NAN = math.nan
@@ -182,16 +182,71 @@ def test_worked_examples(spec, expected):
     assert measure(spec)(CASE) == pytest.approx(expected, abs=1e-12)
 
 
-def test_ir_measures_agrees():
+SPECS = ["nDCG@10", "nDCG", "AP", "AP@10", "P@5", "R@10", "RR", "P(rel=2)@5", "AP(rel=2)"]
+HARD_RUNS = {
+    "all ties": [1.0, 1.0, 1.0, 1.0],
+    "ties of 32-bit numbers": [16.123456789, 16.12345678, 16.123456785, 3.0],
+    "negative": [-1.5, -0.25, -1.5, -7.0],
+    "tiny": [1e-45, 0.0, -0.0, 1e-46],
+    "beyond 32 bits": [1e39, 1e38, 2e39, -1e39],
+}
+
+
+def judged_runs(rng):
+    """Judgments and a run of many ties; topics are missing on either side, one has nothing relevant."""
+    documents = [f"d{number}" for number in range(60)]
+    qrels = {}
+    run = {}
+    for topic in range(12):
+        judged = rng.permutation(documents)[:30]
+        listed = rng.permutation(documents)[:40]
+        qrels[f"q{topic}"] = dict(zip(judged, rng.integers(0, 3, 30).tolist(), strict=True))
+        run[f"q{topic}"] = dict(zip(listed, rng.integers(-3, 4, 40).astype(float).tolist(), strict=True))
+    qrels["nothing relevant"] = {"d1": 0}
+    qrels["not in the run"] = {"d1": 1}
+    run["nothing relevant"] = {"d1": 1.0}
+    run["not judged"] = {"d1": 1.0}
+    return qrels, run
+
+
+def assert_equal_to_ir_measures(qrels, run, specs):
     ir_measures = pytest.importorskip("ir_measures")
-    rng = np.random.default_rng(5)
-    qrels = {f"q{i}": {f"d{j}": int(rng.integers(0, 3)) for j in rng.permutation(60)[:30]} for i in range(12)}
-    qrels = {q: {**grades, "sure": 2} for q, grades in qrels.items()}
-    run = {q: {f"d{j}": float(rng.normal()) for j in rng.permutation(60)[:40]} for q in qrels}
-    specs = ["nDCG@10", "nDCG", "AP", "AP@10", "P@5", "R@10", "RR@10", "Judged@10", "P(rel=2)@5", "AP(rel=2)"]
-    ours = score_run({q: ranked(scores) for q, scores in run.items()}, qrels, specs).topics
-    for found in ir_measures.iter_calc([ir_measures.parse_measure(spec) for spec in specs], qrels, run):
-        assert ours.loc[found.query_id, str(found.measure)] == pytest.approx(found.value, abs=1e-9)
+    rankings = {topic: ranked(scores) for topic, scores in run.items()}
+    ours = score_run(rankings, qrels, specs).topics
+    theirs = list(ir_measures.iter_calc([ir_measures.parse_measure(spec) for spec in specs], qrels, run))
+    assert {score.query_id for score in theirs} >= set(qrels)
+    for score in theirs:
+        assert ours.loc[score.query_id, str(score.measure)] == pytest.approx(score.value, abs=1e-9)
+
+
+def test_ir_measures_agrees_with_many_ties_and_topics_missing_on_either_side():
+    qrels, run = judged_runs(np.random.default_rng(5))
+    assert_equal_to_ir_measures(qrels, run, SPECS)
+
+
+@pytest.mark.parametrize("case", HARD_RUNS)
+def test_ir_measures_agrees_on_hard_scores(case):
+    run = {"q": dict(zip("badc", HARD_RUNS[case], strict=True))}
+    for relevant in "abcd":
+        assert_equal_to_ir_measures({"q": {"a": 0, "b": 0, "c": 0, "d": 0, relevant: 1}}, run, SPECS)
+
+
+def test_programs_that_break_ties_otherwise_agree_on_what_is_written():
+    """ir_measures scores RR@10 and Judged@10 by programs that take the lower id of equal scores."""
+    qrels, run = judged_runs(np.random.default_rng(6))
+    written = {topic: dict(without_ties(ranked(scores))) for topic, scores in run.items()}
+    assert_equal_to_ir_measures(qrels, written, [*SPECS, "RR@10", "Judged@10"])
+
+
+def test_pytrec_eval_agrees_on_the_rank_of_the_first():
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    qrels, run = judged_runs(np.random.default_rng(7))
+    theirs = pytrec_eval.RelevanceEvaluator(qrels, {"recip_rank", "map", "ndcg_cut_10"}).evaluate(run)
+    ours = score_run({topic: ranked(scores) for topic, scores in run.items()}, qrels, ["RR", "AP", "nDCG@10"])
+    assert len(theirs) == 13
+    for topic, scores in theirs.items():
+        expected = [scores["recip_rank"], scores["map"], scores["ndcg_cut_10"]]
+        assert ours.topics.loc[topic].tolist() == pytest.approx(expected, abs=1e-9)
 
 
 def test_missing_topics_count_as_zero_and_unknown_ones_and_measures_are_named():

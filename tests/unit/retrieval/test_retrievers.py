@@ -14,7 +14,7 @@ from crs_lib.retrieval import lowrank, store
 from crs_lib.retrieval.bm25 import BM25, Lexical
 from crs_lib.retrieval.encoders import Dense
 from crs_lib.retrieval.fusion import FUSIONS, RETRIEVERS, Fused, build, fuse
-from crs_lib.retrieval.runs import Hit, ranked, read_qrels, read_run, top_k, write_run
+from crs_lib.retrieval.runs import Hit, ranked, read_qrels, read_run, top_k, without_ties, write_run
 from crs_lib.retrieval.store import StoredIds
 from tests.helpers import refused
 
@@ -222,13 +222,24 @@ def test_ties_go_to_the_lower_index_and_the_floor_can_be_moved():
 @pytest.mark.slow
 def test_runs_come_back(tmp_path_factory, run):
     path = tmp_path_factory.mktemp("run") / "a.run"
-    rankings = {topic: ranked(scores) for topic, scores in run.items()}
-    assert write_run(path, rankings, "tag") == sum(map(len, run.values())) and read_run(path) == rankings
+    rankings = {topic: without_ties(ranked(scores)) for topic, scores in run.items()}
+    assert write_run(path, rankings, "tag") == sum(map(len, run.values()))
+    assert read_run(path) == rankings
+
+
+@given(st.dictionaries(IDS, st.sampled_from([2.0, 1.0, 1.0000000001, 0.0, -1e30]), min_size=1))
+def test_what_is_written_has_the_order_of_trec_eval_and_no_ties(scores):
+    hits = without_ties(ranked(scores))
+    singles = np.array([hit.score for hit in hits], np.float32)
+    assert [hit.id for hit in hits] == [hit.id for hit in ranked(scores)]
+    assert (np.diff(singles) < 0).all()
+    np.testing.assert_allclose(singles, [scores[hit.id] for hit in hits], rtol=1e-5, atol=1e-40)
 
 
 def test_order_of_lines_does_not_matter(tmp_path):
     lines = [f"t#0 Q0 d{i} {i} {i % 3} x" for i in range(20)]
-    every = sorted((Hit(f"d{i}", float(i % 3)) for i in range(20)), key=lambda hit: (-hit.score, hit.id))
+    every = [Hit(f"d{i}", float(i % 3)) for i in range(20)]
+    every.sort(key=lambda hit: (hit.score, hit.id), reverse=True)
     for seed in range(4):
         random.Random(seed).shuffle(lines)
         (tmp_path / "a.run").write_text("\n".join(lines) + "\n")
