@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crs_lib.core.errors import InputError
+from crs_lib.core.errors import InputError, Match, joined, match
 from crs_lib.cosrec.records import Intent, Partition, Topic, topic, user_of
 from crs_lib.metrics.ranking import random_floor, score_run
 from crs_lib.retrieval.runs import Hit, Ranking, Run, ranked
@@ -17,6 +17,8 @@ MEASURES = ("nDCG@10", "AP", "P@10", "RR@10", "R@100", "ERR@10", "Judged@10")
 POOL_FLOOR = "random order of the pool"
 COLLECTION_FLOOR = "random order of the collection"
 FLOORS = (POOL_FLOOR, COLLECTION_FLOOR)
+_FORM = "topics look like <conversation>_<turn>_<position>[#<user index>]"
+_DOCUMENTS = "write document ids as the judgments do"
 _ROUTED = ["right_module", "routed", "oracle"]
 Runs = Mapping[str, Mapping[str, Ranking]]
 Routes = Mapping[tuple[str, int], Sequence[str]]
@@ -31,22 +33,60 @@ def _topics(partition: Partition) -> pd.DataFrame:
 def score(partition: Partition, runs: Runs, measures: Sequence[str] = MEASURES) -> pd.DataFrame:
     """One row a run and judged topic: system, topic, intent, conversation, kind, turn, user_index (missing
     for search), one column a measure, missing. A topic that a run lacks scores 0 (``missing`` is True).
-    Raises InputError for a run none of whose topics is judged, which is a run of something else, and for a
-    partition without judgments.
+    Raises InputError for a partition without judgments, and for a run that :func:`matches` refuses.
     """
     if not partition.qrels:
         raise InputError(f"the partition {partition.name!r} has no judgments (qrels.qrels) to score runs on")
     tables = []
     for name, run in runs.items():
+        matches(partition, name, run)
         scored = score_run(run, partition.qrels, measures)
-        if run and len(scored.unknown) == len(run):
-            wrong = f"none of its {len(run)} topics is judged (first: {scored.unknown[0]!r})"
-            form = "<conversation>_<turn>_<position>[#<user index>]"
-            raise InputError(f"run {name!r}: {wrong}; topics look like {form}")
         missing = scored.topics.index.isin(scored.missing)
         table = _topics(partition).join(scored.topics.assign(missing=missing), on="topic")
         tables.append(table.assign(system=name))
     return pd.concat(tables, ignore_index=True)
+
+
+def matches(partition: Partition, name: str, run: Mapping[str, Ranking]) -> list[Match]:
+    """What of a run meets the judgments: its topics, the judged topics of each kind that it has, and the
+    lists that hold a judged document. Raises InputError where no topic or no list does; below half it warns.
+    """
+    if not run:
+        raise InputError(f"run {name!r} is empty; {_FORM}")
+    qrels = partition.qrels
+    account = [match(f"topics of run {name!r}", run, qrels, _FORM)]
+    for kind, judged in _topics(partition).groupby("kind")["topic"]:
+        if run.keys() & set(judged):
+            account.append(match(f"judged {kind} topics in run {name!r}", judged, run))
+        else:
+            account.append(Match(0, len(judged), f"run {name!r} has no judged {kind} topic"))
+    pool = set[str]().union(*qrels.values())
+    strangers = []
+    for topic_id in qrels.keys() & run.keys():
+        listed = [hit.id for hit in run[topic_id]]
+        if qrels[topic_id].keys().isdisjoint(listed):
+            strangers += listed[:1]
+    met = account[0].matched - len(strangers)
+    account.append(joined(f"lists of run {name!r} with a judged document", met, strangers, pool, _DOCUMENTS))
+    return account
+
+
+def matched(partition: Partition, runs: Runs, unread: Sequence[str] = ()) -> pd.DataFrame:
+    """The accounts of all runs (:func:`matches`), one a row: matched, n, sentence; and the files not read."""
+    accounts = [Match(0, 1, f"{name} is no run file and was not read") for name in unread]
+    for name, run in runs.items():
+        accounts += matches(partition, name, run)
+    return pd.DataFrame(accounts, columns=Match._fields)
+
+
+def account(matched: pd.DataFrame) -> str:
+    """What was passed over, in a line that ends the evaluation; ``matched`` is that of :func:`matched`."""
+    shares = matched["matched"] / matched["n"]
+    worst = matched.assign(share=shares).sort_values("share", kind="stable").head(3)
+    partial = worst.loc[worst["share"] < 1, "sentence"]
+    if partial.empty:
+        return "Every topic of every run matched (matched.csv)."
+    return f"Least matched: {'. '.join(partial)} (all: matched.csv)."
 
 
 def with_floors(
@@ -79,17 +119,19 @@ def means(
 ) -> pd.DataFrame:
     """Mean of each measure by group and system, with an interval over conversations. ``draws`` are
     ``resamples`` and ``seed``, here and below. ``by`` names columns such as kind, user_index, turn. ``n``
-    counts topics, ``clusters`` conversations.
+    counts topics, ``clusters`` conversations; ``answered`` is the share of the topics that a run has.
     """
     keys = list(by)
     tables = []
     for (group, part), measure in product(scores.groupby(keys, dropna=False, sort=True), measures):
         design = Design(scenario="conversation", value=measure, **draws)
         table = cluster_bootstrap(part, design).assign(measure=measure)
+        answered = 1 - part.groupby("system")["missing"].mean()
+        table["answered"] = table["system"].map(answered)
         for key, value in zip(keys, group, strict=True):
             table[key] = value
         tables.append(table)
-    columns = [*keys, "measure", "system", "mean", "low", "high", "n", "clusters"]
+    columns = [*keys, "measure", "system", "mean", "low", "high", "n", "clusters", "answered"]
     return pd.concat(tables, ignore_index=True)[columns]
 
 

@@ -20,7 +20,7 @@ from crs_lib.cosrec.intents import IntentModel, learned, turns
 from crs_lib.cosrec.records import INTENTS, Partition, topic, user_of
 from crs_lib.cosrec.rewriting import rewrite
 from crs_lib.cosrec.settings import NAME, RetrieveSettings
-from crs_lib.retrieval.runs import Hit, Run, ranked, read_run, write_run
+from crs_lib.retrieval.runs import Hit, Run, RunFolder, ranked, read_folder, write_run
 from crs_lib.runs import Stage
 
 Routes = dict[tuple[str, int], list[str]]
@@ -144,15 +144,17 @@ def write_runs(settings: RetrieveSettings, stage: Stage) -> None:
 
 def runs_of(run: str) -> dict[str, Run]:
     """The run files of a run of notebook 13."""
-    return read_runs(paths.run_folder(NAME, run) / "runs")
+    return read_runs(paths.run_folder(NAME, run) / "runs").runs
 
 
-def read_runs(folder: Path) -> dict[str, Run]:
-    """The run files of a folder by system, sorted by name; InputError where there is none."""
-    runs = {path.stem: read_run(path) for path in sorted(folder.glob("*.run"))}
-    if not runs:
-        raise InputError(f"no *.run file in {folder.name!r}; each system is one TREC run file there")
-    return runs
+def read_runs(folder: Path) -> RunFolder:
+    """The runs of a folder by system, and the files that are none; InputError where there is no run."""
+    if not folder.is_dir():
+        raise InputError(f"no folder {paths.shown(folder)}; each system is one TREC run file (*.run) there")
+    files = read_folder(folder)
+    if not files.runs:
+        raise InputError(f"no run file in {folder.name!r}; each system is one TREC run file (*.run) there")
+    return files
 
 
 def read_routes(path: Path) -> dict[str, Routes]:

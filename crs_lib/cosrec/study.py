@@ -1,5 +1,6 @@
 """The stages of notebooks 11 to 14: settings, files and function of each, and the tables of their figures."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ _SCORES = (
     "differences",
     "personal",
     "links",
+    "matched",
 )
 _PEOPLE = ("intents", "ceiling", "intent_agreement", "quality_agreement", "rewriting", "signals", "noise")
 _CORPUS_FILES = {
@@ -41,6 +43,7 @@ _CORPUS_FILES = {
     "judged": "judgments.csv",
 }
 _NOTHING = pd.DataFrame()
+_LOG = logging.getLogger("crs_lib.cosrec")
 
 
 def _audit(settings: CorpusSettings, stage: runs.Stage) -> dict[str, Any]:
@@ -73,8 +76,11 @@ def _score(settings: ScoreSettings, stage: runs.Stage) -> dict[str, pd.DataFrame
     else:
         sizes = STUDY.finished(settings.run, "retrieve")["counts"].get("collections", {})
     curated = corpus.load(corpus.locate(settings.source), "curated")
-    rankings = retrieve.read_runs(folder)
+    files = retrieve.read_runs(folder)
+    rankings = files.runs
     stage.counts.update(systems=len(rankings), topics=len(curated.qrels))
+    if files.unread:
+        stage.counts["files that are no runs"] = files.unread
     measure = settings.measure
     names = list(dict.fromkeys([measure, *evaluate.MEASURES]))
     scores = evaluate.score(curated, rankings, names)
@@ -83,6 +89,7 @@ def _score(settings: ScoreSettings, stage: runs.Stage) -> dict[str, pd.DataFrame
     recommended = floored[floored["kind"] == "recommendation"]
     readers = evaluate.reader(curated, recommended, settings.mapping)
     tables = {"scores": floored, "means": evaluate.means(floored, names, **draws)}
+    tables["matched"] = evaluate.matched(curated, rankings, files.unread)
     groups = {"by_user": (recommended, ["user_index"]), "by_reader": (readers, ["reader"])}
     groups["by_turn"] = (floored, ["kind", "turn"])
     for name, (rows, by) in groups.items():
@@ -95,7 +102,7 @@ def _score(settings: ScoreSettings, stage: runs.Stage) -> dict[str, pd.DataFrame
     tables["links"] = _NOTHING
     links = folder.parent / "links"
     if links.is_dir():
-        linked = {"earlier grades": evaluate.pool_prior(curated), **retrieve.read_runs(links)}
+        linked = {"earlier grades": evaluate.pool_prior(curated), **retrieve.read_runs(links).runs}
         tables["links"] = evaluate.score_links(curated, linked)
     return tables
 
@@ -110,7 +117,9 @@ def _joint(scores: pd.DataFrame, path: Path, measure: str) -> dict[str, pd.DataF
     if not path.is_file():
         return {"by_intent": _NOTHING, "joint": _NOTHING}
     routes = retrieve.read_routes(path)
-    if not set(scores["system"]) <= set(routes):
+    lacking = sorted(set(scores["system"]) - set(routes))
+    if lacking:
+        _LOG.warning("no joint measure: %s holds no routes of %s", path.name, ", ".join(lacking))
         return {"by_intent": _NOTHING, "joint": _NOTHING}
     by_intent = evaluate.joint(scores, routes, measure)
     return {"by_intent": by_intent, "joint": evaluate.joint_means(by_intent)}

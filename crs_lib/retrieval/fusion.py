@@ -1,15 +1,16 @@
 """Retrievers by spec, one interface for every collection; several rankings of one query made into one."""
 
 import importlib
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
 from crs_lib.core import paths, safety
-from crs_lib.core.errors import InputError
+from crs_lib.core.errors import InputError, match
 from crs_lib.core.settings import Registry
-from crs_lib.retrieval.runs import Hit, Ranking, ranked, read_run
+from crs_lib.retrieval.runs import Hit, Ranking, ranked, read_folder
 
 
 class Retriever(Protocol):
@@ -22,6 +23,7 @@ class Retriever(Protocol):
 # Each member: a class whose ``texts`` map ids to texts; what a spec names behind a colon is its ``argument``.
 RETRIEVERS: Registry[Retriever] = Registry("retriever", room="crs_lib.retrieval")
 FUSIONS: Registry[list[Hit]] = Registry("fusion")
+_LOG = logging.getLogger("crs_lib.retrieval")
 
 
 def build(spec: str, texts: Mapping[str, str]) -> Retriever:
@@ -80,10 +82,27 @@ class _StoredRuns:
         for line in safety.read_text(folder / "topics.tsv").splitlines():
             topic, _, text = line.partition("\t")
             self._topics[" ".join(text.split())] = topic
-        self._runs = []
-        for path in sorted(folder.iterdir()):
-            if path.suffix in (".run", ".txt", ".trec"):
-                self._runs.append(read_run(path))
+        files = read_folder(folder)
+        self._runs = files.runs
+        unread = [other for other in files.unread if other != "topics.tsv"]
+        if unread:
+            _LOG.warning("%s: %s are no run files and were not read", folder.name, ", ".join(unread))
+        self._check_topics()
+        self._check_documents()
+
+    def _check_topics(self) -> None:
+        """Warn of a run of other topics than ``topics.tsv`` has, InputError where it shares none."""
+        for name, run in self._runs.items():
+            match(f"topics of {name} in topics.tsv", run, set(self._topics.values()))
+
+    def _check_documents(self) -> None:
+        """InputError where no run has a document of the collection; a file may be of another collection."""
+        documents: dict[str, None] = {}
+        for run in self._runs.values():
+            for hits in run.values():
+                documents |= dict.fromkeys(hit.id for hit in hits)
+        if self._texts and documents.keys().isdisjoint(self._texts):
+            match(f"documents of {self._name!r}", documents, self._texts, "write ids as the collection does")
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
         """The best hits of the runs; InputError for a query that no run was made of."""
@@ -92,7 +111,7 @@ class _StoredRuns:
             lacks = f"topics.tsv of {self._name!r} lacks the query {query!r}"
             raise InputError(f"{lacks}; run Pyserini on topics.tsv of a run of 13_cosrec_retrieve")
         parts = []
-        for run in self._runs:
+        for run in self._runs.values():
             hits = [hit for hit in run.get(topic, ()) if hit.id in self._texts]
             if hits:
                 parts.append(hits)

@@ -28,7 +28,7 @@ def curated():
 def test_end_to_end_on_the_sample(config, curated):
     STUDY.run("retrieve", config)
     folder = paths.run_folder("cosrec", config.run)
-    runs = retrieve.read_runs(folder / "runs")
+    runs = retrieve.read_runs(folder / "runs").runs
     routes = retrieve.read_routes(folder / "routes.jsonl")
     systems = {"bm25-last-turn", "bm25-first-and-last", "bm25-first-and-last-with-keywords"}
     assert set(runs) == systems
@@ -42,7 +42,7 @@ def test_end_to_end_on_the_sample(config, curated):
     # a rewrite that carries the opening request finds products that the last turn does not name
     recommended = means["oracle"].xs("recommendation", level="kind")
     assert recommended["bm25-first-and-last"] > recommended["bm25-last-turn"]
-    links = evaluate.score_links(curated, retrieve.read_runs(folder / "links")).set_index("system")
+    links = evaluate.score_links(curated, retrieve.read_runs(folder / "links").runs).set_index("system")
     assert 0.5 < links.loc["bm25-last-turn", "P@1"] < 1  # some questions say "the first one"
 
 

@@ -26,8 +26,30 @@ def test_scores_by_hand():
 
 
 def test_a_run_of_something_else_is_refused():
-    other = {"ours": {"C_9_0_0": [Hit("x", 1)]}}
-    refused("none of its 1 topics is judged", evaluate.score, CURATED, other)
+    topics = {"ours": {"C_9_0_0": [Hit("x", 1)]}}
+    refused("topics of run 'ours': 0 of 1 match; unknown are 'C_9_0_0'", evaluate.score, CURATED, topics)
+    documents = {"ours": {"C_1_1_0": [Hit("meta_m#1", 1)]}}
+    refused(
+        r"judged document: 0 of 1 match.*'meta_m#1' \(nearest: 'm#1'\)", evaluate.score, CURATED, documents
+    )
+    refused("run 'ours' is empty", evaluate.score, CURATED, {"ours": {}})
+
+
+def test_a_run_of_few_topics_is_told(caplog):
+    few = {"C_1_0_0#00": SHOWN, "C_1_0_0#01": SHOWN, "C_1_1_0": RUN["C_1_1_0"]}
+    table = evaluate.score(CURATED, {"few": few}, ["RR@10"])
+    assert "topics of run 'few': 1 of 3 match" in caplog.text
+    assert "'C_1_0_0#00' (nearest: 'C_1_0_0#0')" in caplog.text
+    answered = evaluate.means(table, ["RR@10"]).set_index("kind")["answered"]
+    assert answered.to_dict() == {"recommendation": 0.0, "search": 1.0}
+
+
+def test_the_last_line_names_what_was_passed_over():
+    whole = evaluate.matched(CURATED, {"ours": RUN})
+    assert whole["n"].tolist() == [3, 3, 1, 3]
+    assert "judged recommendation topics in run 'ours': 2 of 3 match" in evaluate.account(whole)
+    unread = evaluate.matched(CURATED, {"ours": RUN}, ["README.md"])
+    assert evaluate.account(unread).startswith("Least matched: README.md is no run file and was not read.")
 
 
 def test_means_by_kind_and_by_user_index():
