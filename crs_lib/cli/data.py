@@ -173,10 +173,15 @@ class ImportLogs(Command):
             _convert(logs, self.to, self.out)
         elif self.run:
             config = logged.ImportConfig(logs=logs, run=self.run, **settings)
-            show_import(logged.import_logs(config), config)
+            imported = logged.import_logs(config)
+            show_import(imported, config)
             print(f"next: python -m crs_lib run 04_evaluate -p run {config.run}")
+            systems = imported.systems
+            broken = list(imported.skipped.itertuples())
+            where = paths.shown(imported.folder / "skipped.csv")
+            print(_passed_over(systems["sessions"].sum(), systems["turns"].sum(), broken, where))
         else:
-            _quirks(Path(logs), self.quirks)
+            _quirks(logs, self.quirks, settings)
 
 
 def _convert(logs: str, to: str, out: Path | None) -> None:
@@ -194,14 +199,15 @@ def _convert(logs: str, to: str, out: Path | None) -> None:
     print(f"{len(dialogues):,} conversations: {paths.shown(out)}")
 
 
-def _quirks(logs: Path, out: Path | None) -> None:
+def _quirks(logs: str, out: Path | None, settings: dict[str, Any]) -> None:
     """Print sessions by model and quirks by kind; every case goes into a file."""
+    broken: list[Any] = []
     sessions: Counter[str] = Counter()
     turns: Counter[str] = Counter()
     shifts: Counter[str] = Counter()
 
     def counted() -> Iterator[Dialogue]:
-        for dialogue in data.read(logs):
+        for dialogue in _dialogues(logs, settings, broken):
             model = dialogue.model_name
             sessions[model] += 1
             turns[model] += len(dialogue.pairs())
@@ -211,13 +217,36 @@ def _quirks(logs: Path, out: Path | None) -> None:
     report = data.log_quirks(counted())
     rows = [(model, sessions[model], turns[model], shifts[model]) for model in sessions]
     table(pd.DataFrame(rows, columns=["model", "sessions", "turns", "shifts"]))
-    if report.empty:
-        print("no quirks")
-    else:
+    if not report.empty:
         table(data.log_quirk_counts(report))
     if out:
         tables.write_csv(out, report)
         print(f"every case: {paths.shown(out)}")
+    last = _passed_over(sessions.total(), turns.total(), broken, "with --run, skipped.csv")
+    print(f"{last}; no quirks" if report.empty else last)
+
+
+def _dialogues(logs: str, settings: dict[str, Any], broken: list[Any]) -> Iterator[Dialogue]:
+    """The dialogues of logs; InputError where none can be read, and with ``strict`` where one cannot."""
+    if settings.get("strict"):
+        yield from data.read(logs)
+        return
+    read = 0
+    for dialogue in data.readable(logs, broken.append, system=settings.get("system", "unnamed")):
+        read += 1
+        yield dialogue
+    if broken and not read:
+        first = f"{broken[0].place}: {broken[0].reason}"
+        raise InputError(f"no conversation of {logs} can be read; the first: {first}")
+
+
+def _passed_over(sessions: int, turns: int, broken: Sequence[Any], where: str) -> str:
+    """What was read and what was left out, why, and where the list lies."""
+    read = f"conversations read: {sessions:,}, turns: {turns:,}"
+    if not broken:
+        return f"{read}; left out: none"
+    first = f"the first is {broken[0].place}: {broken[0].reason}"
+    return f"{read}; left out: {len(broken):,}, {first}; list: {where}"
 
 
 def show_import(imported: Any, config: Any) -> None:
@@ -232,6 +261,11 @@ def show_import(imported: Any, config: Any) -> None:
         table(imported.skipped.head(3), f"{lost} ({file}); the first:")
     for name in systems.loc[systems["turns"] == 0, "system"]:
         print(f"no usable session: {name}")
+    lacking = list(imported.ids[False])
+    if lacking:
+        known_ids = len(imported.ids[True])
+        share = f"{known_ids} of {known_ids + len(lacking)} ids in place of titles"
+        print(f"{share} are in the catalogue; not: {', '.join(lacking[:3])}")
     known = imported.known
     if known.foreign:
         print(f"only {100 * known.share:.0f} % of {known.of} ({known.n}) {config.catalog} {known.says}; give")

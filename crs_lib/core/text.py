@@ -104,13 +104,14 @@ def one_line(text: str, limit: int = 1_000) -> str:
     return shorten(line, limit)
 
 
-_TAG = r"(?:[a-z]+:)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis|reflection|scratchpad)"
+_TAG = r"(?:[a-z]+:)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis|reflection|(?:reasoning_)?scratchpad)"
 _FLAGS = re.DOTALL | re.IGNORECASE
 # How models mark what they think, opening and closing: those whose opening alone tells, up to the end.
 _OPEN = (
     (rf"<{_TAG}(?:\s[^<>]*)?(?<!/)>", rf"</{_TAG}\s*>"),
     (r"<details\s[^<>]*reasoning[^<>]*>", r"</details>"),
     (r"\[(?:THINK(?:ING)?|THOUGHTS?|REASONING)\]", r"\[/(?:THINK(?:ING)?|THOUGHTS?|REASONING)\]"),
+    (r"<\|think(?:ing)?\|>", r"<(?:/\||\|/)think(?:ing)?\|>"),
     (r"◁think▷", r"◁/think▷"),
     (r"<\|(?:START_THINKING|begin_of_thought)\|>", r"<\|(?:END_THINKING|end_of_thought)\|>"),
     (r"<\|channel>\s*thought\b", r"<channel\|>"),

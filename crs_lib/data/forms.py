@@ -7,6 +7,8 @@
 ``simulated``    ``turns`` of ``participant`` and ``utterance`` (UserSimCRS)
 ``openai``       ``messages`` of ``role`` and ``content``; others than user and assistant are ``instructions``
                  (an eval log of Inspect as JSON is read as a list of these)
+``sharegpt``     ``conversations`` of ``from`` and ``value`` (ShareGPT)
+``redial``       ``messages`` of ``senderWorkerId`` and ``text`` (ReDial); ``movieMentions`` name the films
 
 Further forms are registered in ``FORMS``, also by a client (members of the kind "log form").
 
@@ -31,12 +33,19 @@ from typing_extensions import TypedDict
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Registry
+from crs_lib.core.text import THOUGHT_FIELDS, Said
 
 Record = Mapping[str, Any]  # a conversation, an utterance or a message as a file holds it
 _FILE_NAME = re.compile(r"(?P<model>.+)_session_(?:.*_)?(?P<session>\d+)")
-_SPEAKERS = {"USER": USER, **dict.fromkeys(("SYSTEM", "AGENT", "ASST", "ASSISTANT", "BOT"), SYSTEM)}
-_ASIDE_ROLES = ("system", "developer", "tool")  # instructions, calls of tools and their results
+_SPEAKERS = {
+    **dict.fromkeys(("USER", "HUMAN", "SEEKER", "CUSTOMER", "CLIENT"), USER),
+    **dict.fromkeys(("SYSTEM", "AGENT", "ASST", "ASSISTANT", "BOT"), SYSTEM),
+    **dict.fromkeys(("AI", "GPT", "CHATGPT", "MODEL", "RECOMMENDER", "CHATBOT"), SYSTEM),
+}
+# Instructions, and what passes between an assistant and its tools.
+_ASIDE_ROLES = ("system", "developer", "tool", "function", "observation", "function_call", "tool_call")
 _KEYS_SHOWN = 12
+_MENTION = re.compile(r"(?<!\w)@(\d+)\b")  # the id of a film in place of its title
 
 
 class RecordOrigin(NamedTuple):
@@ -73,6 +82,13 @@ class LogForm:
         if isinstance(entries, list) and isinstance(entries[0], Mapping) and self.text in entries[0]:
             return entries
         return []
+
+    def speaker_of(self, entry: Record, record: Record) -> str | None:
+        """Who speaks, as dialogues name it; None for a name that is none of a speaker. A class's name before
+        the speaker's is dropped ("DialogueParticipant.USER").
+        """
+        name = str(entry.get(self.speaker)).upper()
+        return _SPEAKERS.get(name.rpartition(".")[2])
 
     def system_of(self, record: Record) -> Any:
         """The name of the system that spoke; None where the record lacks it."""
@@ -151,7 +167,35 @@ class _OpenAI(LogForm):
     def is_aside(self, entry: object) -> bool:
         if not isinstance(entry, Mapping):
             return False
-        return entry.get("role") in _ASIDE_ROLES or not entry.get("content", True)
+        return str(entry.get("role")).lower() in _ASIDE_ROLES or entry.get("content") in (None, "", [])
+
+
+@FORMS.register("sharegpt")
+class _ShareGPT(LogForm):
+    """ShareGPT; instructions and calls of tools stand among the utterances."""
+
+    def __init__(self) -> None:
+        super().__init__("sharegpt", "conversations|conversation", "from", "value", "id", "model_name|model")
+
+    def is_aside(self, entry: object) -> bool:
+        return isinstance(entry, Mapping) and entry.get("from") in _ASIDE_ROLES
+
+
+@FORMS.register("redial")
+class _ReDial(LogForm):
+    """ReDial: people who seek and recommend, known by their numbers."""
+
+    def __init__(self) -> None:
+        session = "conversationId"
+        super().__init__("redial", "messages", "senderWorkerId", "text", session, "model_name")
+
+    def speaker_of(self, entry: Record, record: Record) -> str | None:
+        sender = entry.get("senderWorkerId")
+        by_role = {"initiatorWorkerId": USER, "respondentWorkerId": SYSTEM}
+        for role, speaker in by_role.items():
+            if sender is not None and record.get(role) == sender:
+                return speaker
+        return None
 
 
 @FORMS.register("simulated")
@@ -188,6 +232,8 @@ def dialogue_of(record: object, origin: RecordOrigin) -> Dialogue:
     """One parsed record as a dialogue. Raises InputError beginning with the place for a form that is none of
     those registered, a key that is missing or of another type, and speakers that do not alternate.
     """
+    if isinstance(record, list) and record and isinstance(record[0], Mapping) and "role" in record[0]:
+        record = {"messages": record}
     if not isinstance(record, Mapping):
         kind = type(record).__name__
         raise InputError(f"{origin.where}: holds {kind}, expected one conversation (a JSON object)")
@@ -246,13 +292,21 @@ def _thesis(record: Record, origin: RecordOrigin) -> Dialogue:
     system = _first(record, "model_name") or system
     number = _first(record, "session_id")
     names = _names(system, session if number is None else number, origin.where)
-    dialogue = Dialogue.from_json({**record, **names}, source=origin.where)
+    turns = record["conversation"]
+    if isinstance(turns, list):
+        turns = [_spoken(dict(turn)) if _has_text(turn) else turn for turn in turns]
+    dialogue = Dialogue.from_json({**record, **names, "conversation": turns}, source=origin.where)
     try:
         _OPTIONAL.validate_python(record, strict=True)
     except ValidationError as error:
         fault = _sentence(error)
         raise InputError(f"{origin.where}, session {names['session_id']!r}: {fault}") from error
     return dialogue
+
+
+def _has_text(turn: object) -> bool:
+    """Whether a turn has a text that may hold a thought."""
+    return isinstance(turn, Mapping) and isinstance(turn.get("text"), str)
 
 
 def _sentence(error: ValidationError) -> str:
@@ -274,7 +328,7 @@ def _adapted(record: Record, form: LogForm, entries: list[Any], origin: RecordOr
     utterances: list[dict[str, Any]] = []
     for entry in entries:
         if entry not in aside:
-            utterances.append(_utterance(entry, form, f"{where}, utterance {len(utterances) + 1}"))
+            utterances.append(_utterance(entry, form, record, f"{where}, utterance {len(utterances) + 1}"))
     opening: list[str] = []
     while len(opening) < len(utterances) and utterances[len(opening)]["speaker"] != USER:
         opening.append(utterances[len(opening)]["text"])
@@ -296,20 +350,49 @@ def _adapted(record: Record, form: LogForm, entries: list[Any], origin: RecordOr
     return Dialogue.from_json(adapted, source=origin.where)
 
 
-def _utterance(entry: object, form: LogForm, where: str) -> dict[str, Any]:
-    """An utterance with our names of speaker and text; keys of these names become ``original_…``."""
-    if not isinstance(entry, Mapping) or not isinstance(entry.get(form.text), str):
+def _utterance(entry: object, form: LogForm, record: Record, where: str) -> dict[str, Any]:
+    """An utterance with our names of speaker and text; keys of these names become ``original_…``. A system's
+    thoughts go under ``thinking``, the kinds of parts without a text under ``parts``.
+    """
+    content = entry.get(form.text) if isinstance(entry, Mapping) else None
+    if not isinstance(entry, Mapping) or not isinstance(content, str | list):
         raise InputError(f"{where}: must be an object with an {form.text!r} that is a text")
-    name = entry.get(form.speaker)
-    speaker = _SPEAKERS.get(str(name).upper())
+    speaker = form.speaker_of(entry, record)
     if speaker is None:
         names = ", ".join(_SPEAKERS)
+        name = entry.get(form.speaker)
         raise InputError(f"{where}: {form.speaker!r} is {name!r}, expected one of {names}")
-    utterance = {"speaker": speaker, "text": entry[form.text]}
+    if isinstance(content, str):
+        content = _MENTION.sub(lambda match: _film_of(match, record), content)
+    utterance = {"speaker": speaker, "text": content}
     for key, value in entry.items():
         if key not in (form.speaker, form.text):
             utterance[f"original_{key}" if key in ("speaker", "text") else key] = value
-    return utterance
+    return _spoken(utterance)
+
+
+def _film_of(mention: re.Match[str], record: Record) -> str:
+    """The title that a record gives for an id in its texts ("@112"); the id where it gives none."""
+    names = record.get("movieMentions")
+    title = names.get(mention[1]) if isinstance(names, Mapping) else None
+    return str(title or mention[0])
+
+
+def _spoken(utterance: dict[str, Any]) -> dict[str, Any]:
+    """The utterance with the words in its text, and a system's thoughts and other parts beside them."""
+    text = utterance.get("text")
+    if utterance.get("speaker") == USER and not isinstance(text, list):
+        return utterance
+    spoken = Said.within(utterance, "text")
+    apart = {name: value for name, value in utterance.items() if name not in THOUGHT_FIELDS}
+    if not spoken.thinking and not isinstance(text, list):
+        return utterance
+    apart["text"] = spoken.text
+    if spoken.thinking:
+        apart["thinking"] = spoken.thinking
+    if spoken.parts:
+        apart["parts"] = list(spoken.parts)
+    return apart
 
 
 def _turn(utterances: list[dict[str, Any]]) -> dict[str, Any]:
@@ -328,8 +411,10 @@ def conversations_of(content: object) -> Iterable[object]:
     DialogueKit names agent and user once for a list of ``dialogues``; each gets them here.
     """
     if isinstance(content, list):
-        bare = bool(content) and isinstance(content[0], Mapping) and "speaker" in content[0]
-        return [{"conversation": content}] if bare else content
+        first = content[0] if content and isinstance(content[0], Mapping) else {}
+        if "speaker" in first:
+            return [{"conversation": content}]
+        return [content] if "role" in first else content
     if isinstance(content, Mapping) and isinstance(content.get("dialogues"), list):
         shared = {key: content[key] for key in ("agent", "user") if key in content}
         return [{**shared, **talk} if isinstance(talk, Mapping) else talk for talk in content["dialogues"]]
@@ -343,11 +428,6 @@ def _sample(sample: object, model: object) -> object:
     """A sample of an Inspect log in the form ``openai``; names that its metadata hold come first."""
     if not isinstance(sample, Mapping) or not isinstance(sample.get("messages"), list):
         return sample
-    messages = []
-    for message in sample["messages"]:
-        if isinstance(message, Mapping):
-            message = {**message, "content": _text(message.get("content"))}
-        messages.append(message)
     names: dict[str, object] = {
         "session_id": f"{sample.get('id')}.{sample.get('epoch', 1)}",
         "model_name": model,
@@ -355,15 +435,7 @@ def _sample(sample: object, model: object) -> object:
     metadata = sample.get("metadata")
     if isinstance(metadata, Mapping):
         names.update(metadata)
-    return {**names, "messages": messages}
-
-
-def _text(content: object) -> object:
-    """The content of a message; the texts of its parts where it has several."""
-    if not isinstance(content, list):
-        return content
-    texts = [str(part["text"]) for part in content if isinstance(part, Mapping) and "text" in part]
-    return "\n".join(texts)
+    return {**names, "messages": sample["messages"]}
 
 
 def to_openai(dialogue: Dialogue) -> dict[str, Any]:

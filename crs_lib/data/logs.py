@@ -251,6 +251,7 @@ def _parse(text: str, where: str) -> object:
 
 _PATTERNS = {
     "printed record": (re.compile(r"\{\s*(['\"])\w+\1\s*:"), (USER, SYSTEM)),
+    "id for a title": (re.compile(r"(?<!\w)@\d+\b"), (USER, SYSTEM)),
     "N/A in text": (re.compile(r"(?<![\w/])N/A(?![\w/])"), (USER, SYSTEM)),
     "speaks of the user": (re.compile(r"\b(?:the|this) user(?:['’]s)?\b", re.IGNORECASE), (SYSTEM,)),
     "control character": (re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ufffd]"), (USER, SYSTEM)),
@@ -282,6 +283,9 @@ def log_quirks(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
         shift differs        user_meta describes another shift than shift_events at the same turn
         shift after the end  a shift event later than the last turn
         shift listed twice   two shift events at one turn
+        thought aloud        a reply with what the system thought; it is kept beside the words, and not scored
+        parts without text   a reply with parts that hold no text: an image, a call of a tool
+        id for a title       "@112" in place of a title, which the record does not name
         merged utterances    utterances of one speaker in a row were joined into one turn
         opening left out     the system spoke first; what it said is kept apart from the turns
         other length         another number of turns than most sessions of this model
@@ -389,8 +393,14 @@ def _differing(described: object, listed: Mapping[str, Any]) -> str:
 
 
 def _adaptation(dialogue: Dialogue) -> Iterator[Quirk]:
-    """Foreign forms: utterances that were joined, and openings that were set apart."""
+    """Foreign forms: thoughts, other parts, utterances that were joined, and openings that were set apart."""
     for position, turn in _places(dialogue):
+        thinking = turn.meta.get("thinking")
+        if thinking:
+            yield Quirk("thought aloud", position, shorten(str(thinking), 60))
+        parts = turn.meta.get("parts")
+        if parts:
+            yield Quirk("parts without text", position, ", ".join(map(str, parts)))
         merged = turn.meta.get("merged")
         if merged:
             yield Quirk("merged utterances", position, f"{len(merged)} utterances")

@@ -1,6 +1,7 @@
 """Logs as runs: conversations of any known form put into a run folder that all later stages accept."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ from crs_lib.simulate.config import STUDY
 from crs_lib.simulate.run import prepare
 
 SKIPPED = "skipped.csv"
+_ID = re.compile(r"(?<!\w)@(\d+)\b")  # of a film, in place of its title
 _LOOKED_AT = 5  # sessions of each system whose replies are searched for films
 _PAIRED, _INDEPENDENT = 0.95, 0.25  # shares of pairs of sessions with one user, from and up to which
 
@@ -59,13 +61,15 @@ class KnownTitles(NamedTuple):
 
 class Imported(NamedTuple):
     """An import: its folder, a row a system, the conversations skipped, and how far the catalogue goes.
-    ``systems``: sessions, turns, sessions with logged constraints, with shifts, and those skipped.
+    ``systems``: sessions, turns, sessions with logged constraints, with shifts, and those skipped. ``ids``:
+    the ids of films in place of titles ("@112") as they stand in texts, by whether the catalogue has them.
     """
 
     folder: Path
     systems: pd.DataFrame
     skipped: pd.DataFrame
     known: KnownTitles
+    ids: Mapping[bool, Collection[str]]
 
 
 def user_of(dialogue: Dialogue) -> str:
@@ -116,15 +120,40 @@ class _Counts:
         self.titles = self.titles_in_catalog = 0
         self.users: dict[int | str, dict[str, str]] = {}
         self.replies: list[str] = []
+        self.ids: dict[bool, dict[str, None]] = {True: {}, False: {}}
 
     def pass_on(self, dialogues: Iterator[Dialogue]) -> Iterator[str]:
         """Each dialogue as a line, its session's number with five digits."""
-        for dialogue in dialogues:
+        for dialogue in map(self._titled, dialogues):
             session = logs.session_key(dialogue).session
             name = f"{session:05d}" if isinstance(session, int) else session
             self._count(dialogue)
             self.users.setdefault(session, {})[dialogue.model_name] = user_of(dialogue)
             yield replace(dialogue, session_id=name).dumps()
+
+    def _titled(self, dialogue: Dialogue) -> Dialogue:
+        """The dialogue with the catalogue's titles in place of ids of films ("@112")."""
+        turns = []
+        for turn in dialogue.turns:
+            turns.append(replace(turn, text=_ID.sub(self._title, turn.text)))
+        return replace(dialogue, turns=tuple(turns))
+
+    def _title(self, mention: re.Match[str]) -> str:
+        """The title and year of the film of an id; the id itself where the catalogue lacks it."""
+        item = self.catalog.id_index.get(mention[1])
+        self.ids[item is not None][mention[0]] = None
+        if item is None:
+            return mention[0]
+        film = self.catalog.items[item]
+        return f"{film.title} ({film.year})" if film.year else film.title
+
+    def check_ids(self) -> None:
+        """Raise InputError where the catalogue has none of the ids that stand in place of titles."""
+        if self.ids[False] and not self.ids[True]:
+            some = ", ".join(list(self.ids[False])[:3])
+            known = ", ".join(list(self.catalog.id_index)[:3])
+            fault = f"the catalogue has none of the {len(self.ids[False]):,} ids in place of titles ({some}"
+            raise InputError(f"{fault}; its own are like {known}); give --catalog with the films of the logs")
 
     def _count(self, dialogue: Dialogue) -> None:
         counts = self.systems.setdefault(dialogue.model_name, SystemCounts())
@@ -200,7 +229,8 @@ def import_logs(config: ImportConfig) -> Imported:
             first = counts.broken[0] if counts.broken else Broken(config.logs, "", "it is empty")
             why = f"{first.place}: {first.reason}"
             raise InputError(f"no conversation of {config.logs} can be read; the first: {why}")
-    return Imported(stage.folder, counts.table(), skipped, counts.known_titles())
+        counts.check_ids()
+    return Imported(stage.folder, counts.table(), skipped, counts.known_titles(), counts.ids)
 
 
 def _order(config: ImportConfig) -> dict[str, str]:

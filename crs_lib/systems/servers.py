@@ -121,7 +121,7 @@ class HttpServer(Channel):
 
     def _check_no_error(self, answer: Any) -> None:
         """Raise LLMError for an error that comes with status 200 in place of an answer."""
-        error = answer.get("error")
+        error = answer if answer.get("object") == "error" else answer.get("error")
         if not error:
             return
         facts = error if isinstance(error, Mapping) else {"message": error}

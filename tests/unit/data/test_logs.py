@@ -310,6 +310,9 @@ ODD_LOGS: list[tuple[Callable[[Record], object], list[list[Any]]]] = [
     (lambda r: r["conversation"][1].update(rec_titles=[]), [[1, SYSTEM, "missing rec_titles"]]),
     (lambda r: r["conversation"][1].pop("constraints"), [[1, SYSTEM, "missing constraints"]]),
     (lambda r: r["conversation"].pop(), [[3, SYSTEM, "missing reply"]]),
+    (lambda r: r["conversation"][1].update(thinking="Not Heat."), [[1, SYSTEM, "thought aloud"]]),
+    (lambda r: r["conversation"][1].update(parts=["image_url"]), [[1, SYSTEM, "parts without text"]]),
+    (lambda r: r["conversation"][1].update(text="Try @112."), [[1, SYSTEM, "id for a title"]]),
 ]
 
 
