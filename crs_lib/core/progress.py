@@ -31,7 +31,7 @@ class Bar(tqdm):  # type: ignore[type-arg]  # tqdm is generic for type checkers 
 
     def update(self, n: float | None = 1, label: str = "") -> bool | None:
         """Count ``n`` more as done, by what ``label`` names."""
-        if label and label != self.label:
+        if not self.disable and label and label != self.label:
             self.set_description_str(label, refresh=False)
         return super().update(n)
 

@@ -230,7 +230,7 @@ def nobody(monkeypatch):
 def drawn(screen, **options):
     """What a bar of four films, one of them done before and three now, writes to standard error."""
     with contextlib.redirect_stderr(screen), progress.bar(4, done=1, label="films", **options) as bar:
-        bar.update(3)
+        bar.update(3, label="films")
     return screen.getvalue()
 
 
