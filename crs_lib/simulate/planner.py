@@ -1,12 +1,12 @@
 """The planner: makes the scenario of a session from the catalogue, its random streams, and the users'
 behaviour.
 
-Turn 1 asks for a genre, the next turns refine it to two or three constraints (in all voices but A: one to
-three of any field in any order); shifts come at random turns, their types in equal numbers over every block
-of sessions; between them the user asks about films, asks for more, hesitates, or contradicts in words only.
-Every state has an answer in the catalogue. First words and small talk of a voice take the place of turns
-that change nothing: states, shifts and their turns are those of every voice but A. Source: docs/metrics.md,
-section 5.
+Turn 1 asks for a genre, the next turns refine it to two or three constraints (in all voices but A: of any
+field in any order, and some are said again); shifts come at random turns, their types in equal numbers over
+every block of sessions, by default a change of mind of stated scope first; between them the user asks about
+films, asks for more, hesitates, or contradicts in words only. Every state has an answer in the catalogue.
+First words and small talk of a voice take the place of turns that change nothing: states, shifts and their
+turns are those of every voice but A. Source: docs/metrics.md, section 5.
 """
 
 from collections import Counter
@@ -60,6 +60,8 @@ ALL_TYPES = tuple(SHIFTS.own_names())
 KEEP, REPLACE, DROP = "keep", "replace", "drop"  # interpretations of a shift that left its scope open
 _CAN_BE_OPEN = ("refine", "replace", "switch")  # sections of shifts that bring a value
 _APART = 3  # films by which interpretations differ at least: the length of a list
+_STATEMENTS = (3, 4)  # turns before the first shift in which a user of default settings states something
+_BROAD = 1 / 3  # of the films: more answers leave no gain to be measured
 _INSISTS, _SELDOM = 0.6, 0.1  # how often an unserved user insists instead of going on; at natural pace
 # People's revisions (docs/revisions.md): types of 456, "exclude" as contradict.
 _PEOPLE = {"refine": 341, "contradict": 68, "replace": 34, "relax": 7, "switch": 6}
@@ -73,19 +75,24 @@ _PLAIN_RATES = Rates(hesitation=0.03, contradiction=0.0, question=0.35)
 
 class Schedule(NamedTuple):
     """When and in which types the users of a batch shift. ``least``: how many constraints a user adds to the
-    first before a shift, at least.
+    first before a shift, at least. ``keeping``: every shift keeps a constraint, and the first one of a
+    session is a change of mind (``ShiftType.first``).
     """
 
     n_turns: int
     types: tuple[str, ...] = ALL_TYPES
     pace: Pace = USUAL
     least: int = 1
+    keeping: bool = False
 
     def refinements(self, streams: Streams) -> int:
         """Constraints that a user adds to the first before a shift: ``least`` to 2; none at natural pace."""
         if self.pace.natural and not self.least:
             return 0
-        return int(streams.at("refinements").integers(self.least, 3))
+        refinements = int(streams.at("refinements").integers(self.least, 3))
+        if self.keeping:
+            return min(refinements, self.pace.opening_ends(streams) - 2)
+        return refinements
 
     def turns(self, streams: Streams) -> list[int]:
         """The turns at which a session shifts."""
@@ -99,11 +106,18 @@ class Schedule(NamedTuple):
         block, row = divmod(streams.session, len(self.types))
         return list(_types_of_block(self, streams.seed, block)[row])
 
-    def next_type(self, shape: StateShape, counts: Mapping[str, int], draw: Draw) -> str:
+    def can_happen(self, kind: str, shape: StateShape, *, first: bool) -> bool:
+        """Whether a state of this shape can shift in this way, as a session's first shift or a later one."""
+        shift_type = SHIFTS.create(kind)
+        if self.keeping:
+            return shift_type.can_keep(shape) and (shift_type.first or not first)
+        return shift_type.allows(shape)
+
+    def next_type(self, shape: StateShape, counts: Mapping[str, int], draw: Draw, *, first: bool) -> str:
         """A type that can happen (where none can, any): the one planned least often, or at natural pace one
         as often as people's.
         """
-        options = [kind for kind in self.types if SHIFTS.create(kind).allows(shape)]
+        options = [kind for kind in self.types if self.can_happen(kind, shape, first=first)]
         if not options:
             options = list(self.types)
         if self.pace.natural and not _PEOPLE.keys().isdisjoint(options):
@@ -132,7 +146,7 @@ def _types_of_block(schedule: Schedule, seed: int, block: int) -> list[list[str]
     types: list[list[str]] = [[] for _ in sessions]
     counts: Counter[str] = Counter()
     for _, _, row in sorted(due):
-        kind = schedule.next_type(shapes[row], counts, draw)
+        kind = schedule.next_type(shapes[row], counts, draw, first=not types[row])
         counts[kind] += 1
         shapes[row] = SHIFTS.create(kind).leaves(shapes[row])
         types[row].append(kind)
@@ -168,9 +182,18 @@ class Behaviour:
         return self.pace.natural and self.free_order
 
     @property
+    def comparable(self) -> bool:
+        """Whether a straight user can say as much as these (docs/validity.md, section 1): where types, pace
+        and scope are not set otherwise, they hold two constraints or three and keep one at every shift.
+        """
+        dense = self.free_order and not self.pace.natural
+        return dense and self.types == ALL_TYPES and self.scope != voices.OPEN
+
+    @property
     def schedule(self) -> Schedule:
         """When and in which types these users shift."""
-        return Schedule(self.n_turns, self.types, self.pace, 0 if self.free_order else 1)
+        least = 0 if self.free_order and not self.comparable else 1
+        return Schedule(self.n_turns, self.types, self.pace, least, self.comparable)
 
     def scenario(self, streams: Streams) -> Scenario:
         """The scenario of a session, still without steps."""
@@ -211,6 +234,7 @@ class Planner(TurnMaker):
         schedule = behaviour.schedule
         self.n_refinements = schedule.refinements(streams)
         self.follows_shift = False
+        self.has_shifted = False
         self.types: list[str] = []  # of shifts that are still to come
         self.due: dict[int, str] = {}
         if behaviour.arm != NO_SHIFT and schedule.types:
@@ -263,14 +287,28 @@ class Planner(TurnMaker):
         names = list(full.constraints)
         order = draw.permutation(len(names))[: self.n_refinements + 1]
         wanted = {names[index]: full.constraints[names[index]] for index in order}
-        return self.stated(full, wanted, {})
+        steps = self.stated(full, wanted, {})
+        return self._with_repetitions(steps) if self.behaviour.comparable else steps
+
+    def _with_repetitions(self, steps: list[PlanStep]) -> list[PlanStep]:
+        """The turns that state constraints, with turns between or behind them that say one again: in all as
+        many for two constraints as for three, so that the number of statements tells nothing.
+        """
+        draw = self.streams.at("again")
+        least, most = _STATEMENTS
+        most = min(most, self.behaviour.pace.opening_ends(self.streams) - 1)
+        n = int(draw.integers(least, most + 1)) if least <= most else most
+        while len(steps) < n:
+            place = int(draw.integers(1, len(steps) + 1))
+            steps.insert(place, self.again(place, steps[place - 1].state, draw))
+        return [replace(step, turn=turn) for turn, step in enumerate(steps, start=1)]
 
     def _next_step(self, turn: int, state: UserState) -> PlanStep:
         due = self.due.get(turn, "")
         if due:
             shift = self._next_shift(turn, state)
             if shift is not None:
-                self.follows_shift = True
+                self.follows_shift = self.has_shifted = True
                 return self._shifted(turn, due, shift)
         draw = self.streams.at("turn", turn)
         if not self.behaviour.free_order and turn <= self.n_refinements + 1:
@@ -284,20 +322,41 @@ class Planner(TurnMaker):
         return replace(self.step(turn, act, state), planned=due)
 
     def _next_shift(self, turn: int, state: UserState) -> PlannedShift | None:
-        """A shift of the next type that can happen now; one that cannot comes later."""
+        """A shift of the next type that can happen now; one that cannot comes later. Where shifts are to
+        keep a constraint, any that can happen comes before one that keeps none.
+        """
         draw = self.streams.at("shift", turn)
+        keeping = self.behaviour.comparable
+        shift = self._proposed(state, draw, keeping=keeping)
+        if shift is None and keeping:
+            shift = self._proposed(state, draw, keeping=False)
+        return shift
+
+    def _proposed(self, state: UserState, draw: Draw, *, keeping: bool) -> PlannedShift | None:
         for index, kind in enumerate(self.types):
-            shift = propose(kind, self.catalog, state, draw)
+            shift = self._proposed_of(kind, state, draw, keeping=keeping)
             if shift is not None:
                 del self.types[index]
                 return shift
         for kind in stand_ins():  # no type that is planned can happen now
             if kind in self.behaviour.types:
-                shift = propose(kind, self.catalog, state, draw)
+                shift = self._proposed_of(kind, state, draw, keeping=keeping)
                 if shift is not None:
                     self.types.pop(0)
                     return shift
         return None
+
+    def _proposed_of(self, kind: str, state: UserState, draw: Draw, *, keeping: bool) -> PlannedShift | None:
+        if self.behaviour.comparable and not self.has_shifted and not SHIFTS.create(kind).first:
+            return None
+        shift = propose(kind, self.catalog, state, draw, keeping=keeping)
+        if shift is not None and keeping and self._too_broad(shift.state):
+            return None
+        return shift
+
+    def _too_broad(self, state: UserState) -> bool:
+        """Whether so many films meet a state that no reply is much better than chance."""
+        return len(state.answers(self.catalog)) > _BROAD * len(self.catalog)
 
     def _shifted(self, turn: int, due: str, shift: PlannedShift) -> PlanStep:
         situation = None
@@ -320,8 +379,12 @@ class Planner(TurnMaker):
         elif self.behaviour.natural:
             share = _OPEN_SHARE
         steps = list(planned)
+        stated = self.behaviour.comparable  # the first change of mind
         for index, step in enumerate(planned):
             if step.shift is None:
+                continue
+            if stated:
+                stated = False
                 continue
             end = index + self._open_turns(planned[index:])
             interpretations = {}
@@ -352,9 +415,9 @@ class Planner(TurnMaker):
         own.
         """
         name = REPLACE if shift.added.keys() & before.constraints.keys() else KEEP
-        constraints = {**before.constraints, **shift.added}
+        constraints = {**before.constraints, **shift.named}
         strict = replace(step.state, constraints=constraints, avoid=before.avoid)
-        loose = replace(step.state, constraints=dict(shift.added), avoid={})
+        loose = replace(step.state, constraints=shift.named, avoid={})
         answers = strict.answers(self.catalog)
         more = len(loose.answers(self.catalog)) - len(answers)
         if not len(answers) or more < _APART:

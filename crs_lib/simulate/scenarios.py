@@ -256,6 +256,15 @@ class TurnMaker:
             steps.append(replace(step, excluded={name: value}))
         return steps
 
+    def again(self, turn: int, state: UserState, draw: Draw, name: str = "") -> PlanStep:
+        """A turn that says a value of a state once more: that of a field, else one by chance."""
+        if not state.constraints:
+            avoid = dict([one_of(list(state.avoid.items()), draw)])
+            return replace(self.step(turn, EXCLUDE, state), excluded=avoid)
+        if name not in state.constraints:
+            name = one_of(list(state.constraints), draw)
+        return self.step(turn, REFINEMENT, replace(state, focus=name))
+
     def free_act(self, draw: Draw) -> str:
         """The act of a turn without plan: as often as the rates say, else a request for more."""
         rates = self.scenario.rates

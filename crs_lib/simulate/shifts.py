@@ -70,7 +70,7 @@ class UserState:
 @dataclass(frozen=True)
 class PlannedShift:
     """A shift: the state that follows, its section of templates, the values added and dropped, the bridge;
-    ``kind`` is its type.
+    ``kind`` is its type, ``repeated`` are constraints that stay and that its words name once more.
     """
 
     state: UserState
@@ -79,6 +79,12 @@ class PlannedShift:
     dropped: Wishes
     bridge: tuple[str, str] | None = None
     kind: str = ""
+    repeated: Wishes = field(default_factory=dict)
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The constraints that its words name."""
+        return {**self.added, **self.repeated}
 
 
 class ShiftType(ABC):
@@ -86,6 +92,7 @@ class ShiftType(ABC):
     ``shift_``; by default the name) voice it, an utterance must name every value of ``voices``; ``stands_in``
     orders the types that replace one which cannot happen (0: never). From ``fewest`` constraints on it adds
     so many (``adds``), or leaves a number (``left``), and what it gives up can return (``gives_up``).
+    ``first``: it can be the change of mind that a session is measured at.
     """
 
     sections: ClassVar[tuple[str, ...]] = ()
@@ -95,10 +102,15 @@ class ShiftType(ABC):
     adds: ClassVar[int] = 0
     left: ClassVar[int] = 0
     gives_up: ClassVar[bool] = True
+    first: ClassVar[bool] = True
 
     def allows(self, shape: StateShape) -> bool:
         """Whether a state of this shape can shift in this way; the catalogue may still forbid it."""
         return shape.constraints >= self.fewest and shape.constraints + self.adds <= MAX_CONSTRAINTS
+
+    def can_keep(self, shape: StateShape) -> bool:
+        """Whether a state of this shape can shift in this way and keep a constraint."""
+        return self.allows(shape) and (self.adds > 0 or shape.constraints > 1)
 
     def leaves(self, shape: StateShape) -> StateShape:
         """The shape of the state after a shift of this type."""
@@ -109,11 +121,18 @@ class ShiftType(ABC):
     def make(self, catalog: Catalog, state: UserState, draw: Draw) -> PlannedShift | None:
         """A shift from a state that the type allows, or None where the catalogue has none."""
 
+    def make_keeping(self, catalog: Catalog, state: UserState, draw: Draw) -> PlannedShift | None:
+        """A shift that keeps a constraint of the state, or None."""
+        shift = self.make(catalog, state, draw)
+        if shift is None or not common(state.constraints, shift.state.constraints):
+            return None
+        return shift
+
     def to_voice(self, shift: PlannedShift) -> list[tuple[str, str]]:
         """The (field, value) pairs that an utterance of the shift must name; added values come first."""
         pairs: list[tuple[str, str]] = []
         if "added" in self.voices:
-            pairs += shift.added.items()
+            pairs += shift.named.items()
         if "dropped" in self.voices:
             pairs += shift.dropped.items()
         if "bridge" in self.voices and shift.bridge:
@@ -124,12 +143,17 @@ class ShiftType(ABC):
 SHIFTS: Registry[ShiftType] = Registry("shift type")
 
 
-def propose(kind: str, catalog: Catalog, state: UserState, draw: Draw) -> PlannedShift | None:
-    """The shift of a type from a state, with an anchor among its answers; None where there can be none."""
+def propose(
+    kind: str, catalog: Catalog, state: UserState, draw: Draw, *, keeping: bool = False
+) -> PlannedShift | None:
+    """The shift of a type from a state, with an anchor among its answers; None where there can be none.
+    ``keeping``: one that keeps a constraint.
+    """
     shift_type = SHIFTS.create(kind)
     if not shift_type.allows(state.shape):
         return None
-    shift = shift_type.make(catalog, state, draw)
+    make = shift_type.make_keeping if keeping else shift_type.make
+    shift = make(catalog, state, draw)
     if shift is None:
         return None
     answers = shift.state.answers(catalog)
@@ -161,6 +185,11 @@ def _constraint_fields(catalog: Catalog, draw: Draw, without: Collection[str]) -
     weights = np.array([catalog.fields[name].weight for name in names], dtype=float)
     order = draw.choice(len(names), size=len(names), replace=False, p=weights / weights.sum())
     return [names[index] for index in order]
+
+
+def common(values: Wishes, others: Wishes) -> dict[str, str]:
+    """The values that two states share."""
+    return {name: value for name, value in values.items() if others.get(name) == value}
 
 
 def _dropped(old: Wishes, new: Wishes) -> dict[str, str]:
@@ -218,6 +247,7 @@ class _Refine(ShiftType):
     stands_in = 3
     adds = 1
     gives_up = False
+    first = False
 
     def make(self, catalog: Catalog, state: UserState, draw: Draw) -> PlannedShift | None:
         """A constraint that some answer meets."""
@@ -252,6 +282,20 @@ class _Switch(ShiftType):
                 after = UserState(added, new.field, new.film, past=state.past)
                 dropped = _dropped(state.constraints, added)
                 return PlannedShift(after, "switch", added, dropped, (name, value))
+        return None
+
+    def make_keeping(self, catalog: Catalog, state: UserState, draw: Draw) -> PlannedShift | None:
+        """A constraint of the state as the bridge, and one in a further field; the rest is dropped."""
+        pairs = list(state.constraints.items())
+        for index in draw.permutation(len(pairs)):
+            name, value = pairs[index]
+            items = catalog.query({name: value}).items
+            new = further(catalog, items[items != state.anchor], state.constraints, state.anchor, draw)
+            if new and len(pairs) > 1:
+                after = UserState({**new.added, name: value}, new.field, new.film, past=state.past)
+                bridge = (name, value) if catalog.fields[name].bridges else None
+                dropped = state.without(name)
+                return PlannedShift(after, "switch", new.added, dropped, bridge, repeated={name: value})
         return None
 
     def _bridges(self, catalog: Catalog, state: UserState) -> list[tuple[str, str]]:
@@ -327,6 +371,7 @@ class _Return(ShiftType):
 
     voices = frozenset({"added"})  # "never mind the rest" drops the others unnamed
     left = 1
+    first = False
 
     def allows(self, shape: StateShape) -> bool:
         return shape.given_up
@@ -336,3 +381,16 @@ class _Return(ShiftType):
         added = {name: value}
         after = UserState(added, name, state.anchor, past=state.past)
         return PlannedShift(after, "return", added, _dropped(state.constraints, added))
+
+    def make_keeping(self, catalog: Catalog, state: UserState, draw: Draw) -> PlannedShift | None:
+        """A constraint given up, beside one of the present ones; another of these is dropped."""
+        name, value = one_of(state.returnable, draw)
+        others = list(state.without(name).items())
+        for index in draw.permutation(len(others)):
+            repeated = dict([others[index]])
+            constraints = {name: value, **repeated}
+            dropped = _dropped(state.constraints, constraints)
+            after = UserState(constraints, name, state.anchor, past=state.past)
+            if dropped and len(after.answers(catalog)):
+                return PlannedShift(after, "return", {name: value}, dropped, repeated=repeated)
+        return None

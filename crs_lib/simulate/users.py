@@ -55,7 +55,7 @@ def must_voice(step: PlanStep, act: str) -> list[tuple[str, str]]:
     """The (field, value) pairs that a turn must name; for a value implied its text, under ``SITUATION``."""
     if step.shift is not None:
         if step.readings:
-            return list(step.shift.added.items())
+            return list(step.shift.named.items())
         needed = SHIFTS.create(step.kind).to_voice(step.shift) + list(step.excluded.items())
         if step.situation:
             needed.remove((step.situation.field, step.situation.value))
@@ -173,11 +173,11 @@ class Wording:
         """The constraints that the words name."""
         constraints = dict(step.state.constraints)
         if step.shift is not None:
-            added = dict(step.shift.added)
+            named = step.shift.named
             if step.situation:
-                del added[step.situation.field]
-                return added
-            return added or constraints
+                del named[step.situation.field]
+                return named
+            return named or constraints
         if act == REFINEMENT:
             return {step.state.focus: constraints[step.state.focus]}
         if act == CONTRADICTION:

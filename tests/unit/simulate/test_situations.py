@@ -18,9 +18,9 @@ TABLE = voices.situations()
 
 
 def steps(explicitness, voice="A"):
-    """The steps of 24 scenarios."""
+    """The steps of 40 scenarios."""
     planned = []
-    for session in range(24):
+    for session in range(40):
         scenario = planner.plan(SAMPLE, 7, session, 20, explicitness=explicitness, voice=voice)
         planned += scenario.steps
     return planned
