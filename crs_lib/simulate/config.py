@@ -78,6 +78,7 @@ def versions(programs: Sequence[str], before: Mapping[str, Any]) -> dict[str, st
 _LATER = (("scope", STATED), ("pace", scenarios.DENSE))
 _APART = ("arms", "user_llm", "llm", "scheduler")  # settings that manifests have in another form
 _ARMS = (scenarios.SHIFT, scenarios.STRAIGHT, scenarios.FRESH, scenarios.NO_SHIFT, scenarios.CALM)
+_VERSION = 2  # of users: 1 straight users said less, and a first shift could be a refinement (before 0.4)
 _PACES = (scenarios.DENSE, scenarios.NATURAL)
 
 
@@ -287,6 +288,8 @@ class SimulateConfig(Settings):
         parameters["run"] = self.run_of(arm)
         parameters["arm"] = arm
         parameters["insist"] = self.insist and arm != scenarios.CALM
+        if self.windows(arm) or self.behaviour(0, arm).comparable:
+            parameters["arms_version"] = _VERSION
         if self.windows(arm):
             parameters["windows"] = self.windows(arm)
         if self.programs():

@@ -92,13 +92,22 @@ def _straight_talks(catalog: Catalog, plan: Scenario, window: Window) -> list[Ta
     turns = range(1, window.end)
     readings = plan.steps[window.turn - 1].readings
     if not readings:
-        return [Talk(name, scenarios.straight(catalog, plan, window.turn), turns, log)]
+        straight = scenarios.straight(catalog, plan, window.turn)
+        return [Talk(name, straight, turns, log | _matching(plan, straight, window))]
     talks = []
     for reading, state in readings.items():
         meant = scenarios.read_as(catalog, plan, window, state)
         straight = scenarios.straight(catalog, meant, window.turn)
-        talks.append(Talk(f"{name}.{reading}", straight, turns, {**log, "reading": reading}))
+        of = {**log, "reading": reading, **_matching(plan, straight, window)}
+        talks.append(Talk(f"{name}.{reading}", straight, turns, of))
     return talks
+
+
+def _matching(plan: Scenario, straight: Scenario, window: Window) -> dict[str, Any]:
+    """How many statements the straight user and the other plan before a window, and whether as many."""
+    planned = scenarios.statements(straight, window.turn)
+    of_shift = scenarios.statements(plan, window.turn)
+    return {"planned": planned, "planned_shift": of_shift, "matched": planned == of_shift}
 
 
 def _window_log(plan: Scenario, window: Window) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 A scenario depends on the catalogue, the seed, the session's number and the settings, never on the system:
 every system meets the same users, and sessions are paired by design. A straight user wants from the first
-turn what the other user shifts to, and talks as long; a fresh user begins at the shift and names everything
-in force. :mod:`crs_lib.simulate.planner` makes scenarios. Source: docs/metrics.md, section 5;
+turn what the other user shifts to, and says as much, turn by turn; a fresh user begins at the shift and names
+everything in force. :mod:`crs_lib.simulate.planner` makes scenarios. Source: docs/metrics.md, section 5;
 docs/validity.md, section 1.
 """
 
@@ -19,7 +19,7 @@ from crs_lib.core import rng
 from crs_lib.core.dialogue import ShiftEvent
 from crs_lib.core.settings import Field, Settings
 from crs_lib.simulate import voices
-from crs_lib.simulate.shifts import PlannedShift, UserState, one_of
+from crs_lib.simulate.shifts import PlannedShift, UserState, common, one_of
 from crs_lib.systems.base import Draw, Wishes
 
 SHIFT, NO_SHIFT, STRAIGHT, FRESH, CALM = "shift", "none", "straight", "fresh", "calm"  # arms
@@ -34,7 +34,7 @@ EXCLUDE = "exclude"  # names a value to avoid
 CLARIFY = "shift_clarified"  # names all that holds after a shift that left its scope open
 CONTRADICTION = "contradiction"  # contradicts the last reply, in words only
 QUESTIONS = tuple(QUESTION_ACTS)
-_FREE = frozenset({*QUESTIONS, FOLLOW_UP, "hesitate", "aside", CONTRADICTION, *voices.SMALL_TALK})
+_STATEMENTS = frozenset({OPENING, REFINEMENT, EXCLUDE, CLARIFY})
 
 DENSE, NATURAL = "dense", "natural"
 FIRST_SHIFT, GAP = (4, 6), (3, 5)  # inclusive bounds, in turns
@@ -134,6 +134,11 @@ class PlanStep:
     def n_answers(self) -> int:
         """The number of films that meet the state."""
         return len(self.answers)
+
+    @property
+    def states(self) -> bool:
+        """Whether the turn is planned to state what the user wants; words that change nothing do not."""
+        return self.shift is not None or self.act in _STATEMENTS
 
     @property
     def kind(self) -> str:
@@ -370,13 +375,19 @@ def fresh(catalog: Catalog, plan: Scenario, turn: int) -> Scenario:
 
 
 def straight(catalog: Catalog, plan: Scenario, turn: int) -> Scenario:
-    """The scenario of a straight user: from a shift on as the plan's user, and never of another mind. What
-    the shift kept is stated one value a turn, what it added at its turn in one utterance; other turns are
-    ordinary, and who keeps nothing asks openly until then.
+    """The scenario of a straight user: from a shift on as the plan's user, and never of another mind. Each
+    turn up to the shift is of the same kind. Where the plan's user states something, this one states what
+    the shift keeps of it, else says again a value that it keeps; at the shift what it added, in one
+    utterance. Who keeps nothing asks openly until then.
     """
     maker = _StraightTurns(catalog, plan, plan.before(turn).state, plan.steps[turn - 1])
     steps = [*maker.before(), maker.at_shift(), *plan.steps[turn:]]
     return replace(plan, arm=STRAIGHT, steps=tuple(steps))
+
+
+def statements(plan: Scenario, turn: int) -> int:
+    """The number of turns before a turn that are planned to state what the user wants."""
+    return sum(1 for step in plan.steps[: turn - 1] if step.states)
 
 
 class _StraightTurns(TurnMaker):
@@ -386,58 +397,80 @@ class _StraightTurns(TurnMaker):
         super().__init__(catalog, plan)
         self.shifted = shifted
         new = shifted.state
-        self.constraints = _common(old.constraints, new.constraints)
-        self.avoid = _common(old.avoid, new.avoid)
-        self.added = _lacking(new.constraints, self.constraints)
-        self.excluded = _lacking(new.avoid, self.avoid)
-        only_adds = self.constraints == old.constraints and not self.excluded
+        self.kept = common(old.constraints, new.constraints)
+        self.kept_out = common(old.avoid, new.avoid)
+        self.added = _lacking(new.constraints, self.kept)
+        self.excluded = _lacking(new.avoid, self.kept_out)
+        only_adds = self.kept == old.constraints and not self.excluded
         anchor = old.anchor if only_adds else new.anchor
         self.goal = replace(new, past=(), anchor=anchor)
 
     def before(self) -> list[PlanStep]:
         """The turns before the shift."""
-        shift = self.shifted.turn
-        steps = self.stated(self.goal, self.constraints, self.avoid)
-        opening = len(steps)
-        if not opening:
-            return self.openly(voices.ANY_FILM, self.goal, shift - 1)
-        focus = next(reversed(self.constraints), self.goal.focus)
-        now = replace(self.goal, constraints=self.constraints, focus=focus, avoid=self.avoid)
-        for turn in range(opening + 1, shift):
-            steps.append(self._ordinary(turn, now))
-        if not self.constraints:
-            return steps
-        return self.with_first_words(steps, opening, shift)
+        planned = self.scenario.steps[: self.shifted.turn - 1]
+        if not self.kept and not self.kept_out:
+            return self.openly(voices.ANY_FILM, self.goal, len(planned))
+        state = replace(self.goal, constraints={}, avoid={})
+        steps = []
+        for step in planned:
+            beside = self._stated(step, state) if step.states else self._ordinary(step, state)
+            state = beside.state
+            steps.append(beside)
+        return steps
 
-    def _ordinary(self, turn: int, state: UserState) -> PlanStep:
-        planned = self.scenario.steps[turn - 1].act
-        act = planned
-        if planned not in _FREE:
-            act = self.free_act(self.streams.at("straight", turn))
-        if act == CONTRADICTION and not self.constraints:
-            act = FOLLOW_UP
-        step = self.step(turn, act, state)
-        if planned in _FREE:
+    def _stated(self, planned: PlanStep, state: UserState) -> PlanStep:
+        """The turn beside one that states something, in a state that holds what was said so far."""
+        constraints, avoid = planned.wanted
+        added = _lacking(common(self.kept, constraints), state.constraints)
+        excluded = _lacking(common(self.kept_out, avoid), state.avoid)
+        begun = any((state.constraints, state.avoid))
+        if not begun and not added and not excluded:
+            added = dict(list(self.kept.items())[:1])
+            excluded = {} if added else self.kept_out
+        if not added and not excluded:
+            return self.again(planned.turn, state, self._draw(planned), planned.state.focus)
+        after = _with(state, added, excluded)
+        if added and planned.act == OPENING:
+            return self.step(planned.turn, OPENING, after)
+        if not excluded and len(added) == 1:
+            return self.step(planned.turn, REFINEMENT, after)
+        return self._adding(planned.turn, after, added, excluded)
+
+    def _draw(self, planned: PlanStep) -> Draw:
+        return self.streams.at("straight", self.shifted.turn, planned.turn)
+
+    def _adding(self, turn: int, state: UserState, added: Wishes, excluded: Wishes) -> PlanStep:
+        """A turn that adds constraints in one utterance, if any, or values to avoid."""
+        step = replace(self.step(turn, EXCLUDE, state), excluded=excluded)
+        if not added:
             return step
-        return self.or_small_talk(step)
+        act = "shift_refine" if self.kept else REFINEMENT
+        shift = PlannedShift(state, "refine", added, {}, kind="refine")
+        return replace(step, act=act, shift=shift)
+
+    def _ordinary(self, planned: PlanStep, state: UserState) -> PlanStep:
+        """The turn beside one that states nothing."""
+        act = planned.act
+        if act == CONTRADICTION and not state.constraints:
+            act = FOLLOW_UP
+        return self.step(planned.turn, act, state)
 
     def at_shift(self) -> PlanStep:
-        """The turn of the shift: what it added in one utterance, or what is to be avoided from now on."""
-        act = EXCLUDE if self.excluded else FOLLOW_UP
-        if self.added and self.constraints:
-            act = "shift_refine"
-        elif self.added:
-            act = REFINEMENT
-        step = self.step(self.shifted.turn, act, self.shifted.state)
-        step = replace(step, excluded=self.excluded)
-        if not self.added:
-            return step
-        shift = PlannedShift(step.state, "refine", self.added, {}, kind="refine")
-        return replace(step, shift=shift, situation=self.shifted.situation)
+        """The turn of the shift: what it added in one utterance, what is to be avoided from now on, or where
+        it only dropped something a value that it keeps.
+        """
+        turn, state = self.shifted.turn, self.shifted.state
+        if not self.added and not self.excluded:
+            return self.again(turn, state, self._draw(self.shifted))
+        step = self._adding(turn, state, self.added, self.excluded)
+        return replace(step, situation=self.shifted.situation if self.added else None)
 
 
-def _common(values: Wishes, others: Wishes) -> dict[str, str]:
-    return {name: value for name, value in values.items() if others.get(name) == value}
+def _with(state: UserState, added: Wishes, excluded: Wishes) -> UserState:
+    """A state with further constraints and values to avoid; the last constraint is in focus."""
+    constraints = {**state.constraints, **added}
+    focus = [state.focus, *added][-1]
+    return replace(state, constraints=constraints, avoid={**state.avoid, **excluded}, focus=focus)
 
 
 def _lacking(values: Wishes, without: Wishes) -> dict[str, str]:
