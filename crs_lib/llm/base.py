@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -36,6 +37,8 @@ REMEDIES: Mapping[str, Remedy] = {
     "too slow": "no",  # the program did not answer within the time-out
     "not started": "no",  # no such command, module or class
 }
+# Whether the call of this context may wait in the server for another of ours, which its time-out allows for.
+BEHIND: ContextVar[bool] = ContextVar("behind", default=False)
 DEFAULTS: Mapping[str, Any] = {"num_ctx": 8192, "num_predict": 512}
 _BYTES_A_TOKEN = 3  # English prose has 4 or more; names, digits and markup fewer
 _MESSAGE_TOKENS = 16  # what a chat template puts around a message
@@ -194,7 +197,7 @@ class Reply:
     tokens_in, tokens_out
         None where the server says nothing.
     seconds
-        Of the attempt that succeeded; 0 from the cache.
+        Of the attempt that succeeded, without those ``waited``; 0 from the cache.
     digest
         Identifies the weights.
     attempts
@@ -203,6 +206,8 @@ class Reply:
         The tools that the model calls.
     probabilities
         Those with which a reply begins with each of the request's choices; their sum is at most 1.
+    waited
+        Seconds that the call waited in the server for others of ours; None where nobody knows.
     """
 
     text: str
@@ -218,6 +223,7 @@ class Reply:
     tried: tuple[str, ...] = ()
     calls: tuple[ToolCall, ...] = ()
     probabilities: Mapping[str, float] = field(default_factory=dict)
+    waited: float | None = None
 
 
 class Backend:

@@ -21,7 +21,7 @@ from crs_lib.llm.base import LLMError, Reply, Request
 
 TEXT_LIMIT = 20_000  # characters of a text in the log
 REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
-_OF_THE_CALL = ("cache_hit", "attempts", "tried")  # of a reply, and not stored with it
+_OF_THE_CALL = ("cache_hit", "attempts", "tried", "waited")  # of a reply, and not stored with it
 _STORED = [column.name for column in fields(Reply) if column.name not in _OF_THE_CALL]
 _REPLIES = "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply TEXT NOT NULL) WITHOUT ROWID"
 _TABLE = "CREATE TABLE IF NOT EXISTS calls (id INTEGER PRIMARY KEY, place TEXT NOT NULL, row TEXT NOT NULL)"
@@ -38,7 +38,8 @@ def row(
     spec: str, request: Request, outcome: Reply | LLMError, seconds: float, digest: str
 ) -> dict[str, Any]:
     """The record of one call, its prompt as a digest; ``seconds`` is all of it, pauses and failed attempts
-    included, ``began`` the clock time at which it began. Texts are bounded at 20,000 characters.
+    included, ``waited`` those in the server for other calls of ours, which are not in the record's
+    ``seconds``; ``began`` is the clock time at which it began. Texts are bounded at 20,000 characters.
     """
     error = outcome if isinstance(outcome, LLMError) else None
     reply = Reply("", stop="", seconds=seconds, digest=digest) if isinstance(outcome, LLMError) else outcome
@@ -49,6 +50,7 @@ def row(
     record["schema"] = None if request.schema is None else fingerprint(request.schema)[:16]
     record.update(tokens_in=reply.tokens_in, tokens_out=reply.tokens_out)
     record.update(seconds=round(reply.seconds, 6), seconds_all=round(seconds, 6))
+    record["waited"] = None if reply.waited is None else round(reply.waited, 6)
     record.update(began=round(time.time() - seconds, 3), cache_hit=reply.cache_hit)
     record.update(attempts=outcome.attempts, tried=list(outcome.tried))
     record.update(endpoint=reply.endpoint, stop=reply.stop or None)

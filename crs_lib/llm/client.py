@@ -1,12 +1,14 @@
 """LLM, the model that studies ask (a backend with slots, retries, cache and log), and the Pool of a run."""
 
+import math
 import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 _QUOTED = 600  # characters of a message that a failure quotes
 COOL_OFF = 30.0  # seconds that an endpoint which failed is left alone
+_ANSWERS = 3  # the fewest by which it is judged whether an endpoint can work on one call more
+_SHORTEST = 1e-6  # seconds
 CACHE, LOG = "llm_cache.sqlite", "llm_calls.sqlite"
 _HALTED = "the run was stopped before this call; started again, it continues"
 T = TypeVar("T")
@@ -161,7 +165,7 @@ class LLM(AbstractContextManager["LLM", None]):
     retry
         How often a failed call is tried again.
     slots
-        How many calls each endpoint gets at once.
+        How many calls each endpoint gets at once, at most.
     weights
         The digest that a run began with: any other raises the RunError that ends a run.
     halted
@@ -285,10 +289,12 @@ class LLM(AbstractContextManager["LLM", None]):
         return replace(reply, digest=digest, attempts=len(tried) + 1, tried=tried)
 
     def _attempt(self, request: Request) -> Reply:
-        with self._slots.occupied() as endpoint:
+        def ask(endpoint: str) -> Reply:
             if self._halted.is_set():
                 raise RunError(_HALTED)
             return self.backend.complete(request, endpoint)
+
+        return self._slots.answer(ask)
 
     def _weights(self) -> str:
         """The weights' digest, with the same patience as a call; asked once."""
@@ -320,56 +326,172 @@ def _usable(stored: Reply, request: Request) -> bool:
         return False
 
 
+@dataclass
+class _Call:
+    """A call under way at an ``endpoint``: how many there were with it when it was ``sent``, and when its
+    ``turn`` came, as the server works on a number of calls at once and lets the others wait.
+    """
+
+    endpoint: str
+    level: int
+    sent: float
+    turn: float | None = None
+
+
+@dataclass
+class _Mean:
+    """A mean that grows."""
+
+    count: int = 0
+    total: float = 0.0
+
+    def add(self, value: float) -> None:
+        self.count += 1
+        self.total += value
+
+    @property
+    def value(self) -> float:
+        return self.total / self.count
+
+
+class _Endpoint:
+    """The calls at one endpoint: one at first; one more is sent as long as answers do not get slower in
+    proportion to their number. So at most one call waits in the server.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self.failed = -math.inf  # when a call failed in a way that is worth a pause
+        self.limit = 1  # of the calls under way
+        self._slots = slots
+        self._calls: list[_Call] = []  # as they were sent
+        self._served = 1  # calls that the server was seen to work on at once
+        self._seconds: dict[int, _Mean] = defaultdict(_Mean)  # of an answer, by the level of its call
+        self._slowness: dict[int, _Mean] = defaultdict(
+            _Mean
+        )  # its seconds over those of a call that need not wait
+
+    @property
+    def busy(self) -> int:
+        """How many calls are under way."""
+        return len(self._calls)
+
+    @property
+    def free(self) -> int:
+        """How many more calls may be sent; below 0 after a failure that made the limit smaller."""
+        return self.limit - len(self._calls)
+
+    def send(self, name: str) -> _Call:
+        """A call begins."""
+        now = time.monotonic()
+        call = _Call(name, len(self._calls) + 1, now)
+        if call.level <= self._served:
+            call.turn = now
+        self._calls.append(call)
+        return call
+
+    def end(self, call: _Call) -> None:
+        """A call has ended: the turn of another may have come."""
+        now = time.monotonic()
+        self._calls.remove(call)
+        for other in self._calls[: self._served]:
+            if other.turn is None:
+                other.turn = now
+
+    def fail(self) -> None:
+        """A call has failed in a way that is worth a pause."""
+        self.failed = time.monotonic()
+        self.limit = self._served
+
+    def waited(self, call: _Call, reply: Reply) -> float:
+        """The seconds for which an answered call waited in the server for others of ours: as the server
+        says, else until its turn came, if it was slower in proportion.
+        """
+        if call.level == 1:
+            return 0.0
+        if reply.waited is not None:
+            return reply.waited
+        before = self._seconds[self._served]
+        slow = before.count and reply.seconds >= before.value * _in_proportion(call.level)
+        return call.turn - call.sent if slow and call.turn is not None else 0.0
+
+    def learn(self, call: _Call, reply: Reply) -> None:
+        """Count an answer, and send one call more at once if its like are not slower in proportion."""
+        level = call.level
+        if level != self.limit:
+            return
+        before = self._seconds[level - 1]
+        alone = reply.seconds - (reply.waited or 0.0)
+        if reply.waited is None and before.count:
+            alone = before.value
+        self._seconds[level].add(reply.seconds)
+        slowness = self._slowness[level]
+        slowness.add(reply.seconds / max(alone, _SHORTEST))
+        enough = slowness.count >= max(_ANSWERS, 1.5 * level)
+        slow_ones_too = not self._calls or self._calls[0].sent >= call.sent
+        as_fast = level == 1 or slowness.value < _in_proportion(level)
+        if enough and slow_ones_too and as_fast:
+            self._served = level
+            self.limit = min(level + 1, self._slots)
+
+
+def _in_proportion(level: int) -> float:
+    """How many times as slow as with one call less: halfway between as fast and slower in proportion."""
+    return 1 + 0.5 / (level - 1)
+
+
 class Slots:
-    """The endpoints of one model, each with so many slots; the least busy one that works serves next. One
-    that failed is left alone for half a minute, unless all did: a dead server would draw all calls to itself.
+    """The endpoints of one model, each with as many calls under way as it works on at once, and one more, up
+    to ``slots``; the least busy one that works serves next. One that failed is left alone for half a minute,
+    unless all did: a dead server would draw all calls to itself.
     """
 
     def __init__(self, endpoints: Sequence[str], slots: int) -> None:
         if slots < 1:
             raise InputError(f"slots is {slots}; give the number of calls an endpoint takes at once, >= 1")
         self.total = slots * len(endpoints)
-        self._slots = slots
-        self._busy = dict.fromkeys(endpoints, 0)
-        self._failed = dict.fromkeys(endpoints, float("-inf"))
+        self._endpoints = {name: _Endpoint(slots) for name in endpoints}
         self._freed = threading.Condition()
 
-    @contextmanager
-    def occupied(self) -> Iterator[str]:
-        """Occupy a slot within, and give its endpoint; an error that is worth a pause marks it as failed."""
-        endpoint = self._take()
-        failed = False
+    def answer(self, attempt: Callable[[str], Reply]) -> Reply:
+        """The answer of an attempt at the endpoint that is free, its wait in the server for others of ours
+        told apart from its seconds. Its time-out allows for one before it. A failure that is worth a pause
+        marks the endpoint.
+        """
+        call = self._take()
+        behind = base.BEHIND.set(call.turn is None)
+        endpoint = self._endpoints[call.endpoint]
         try:
-            yield endpoint
-        except LLMError as error:
-            failed = error.remedy == "wait"
+            reply = attempt(call.endpoint)
+        except BaseException as error:
+            with self._freed:
+                endpoint.end(call)
+                if isinstance(error, LLMError) and error.remedy == "wait":
+                    endpoint.fail()
+                self._freed.notify_all()
             raise
         finally:
-            self._give_back(endpoint, failed=failed)
+            base.BEHIND.reset(behind)
+        with self._freed:
+            endpoint.end(call)
+            waited = min(endpoint.waited(call, reply), reply.seconds)
+            endpoint.learn(call, reply)
+            self._freed.notify_all()
+        return replace(reply, seconds=reply.seconds - waited, waited=waited)
 
-    def _take(self) -> str:
+    def _take(self) -> _Call:
         with self._freed:
             free = self._free()
             while not free:
                 self._freed.wait()
                 free = self._free()
-            endpoint = min(free, key=lambda name: self._busy[name])
-            self._busy[endpoint] += 1
-            return endpoint
-
-    def _give_back(self, endpoint: str, *, failed: bool) -> None:
-        with self._freed:
-            self._busy[endpoint] -= 1
-            if failed:
-                self._failed[endpoint] = time.monotonic()
-            free = sum(self._slots - self._busy[name] for name in self._free())
-            self._freed.notify(free)
+            name = min(free, key=lambda name: self._endpoints[name].busy)
+            return self._endpoints[name].send(name)
 
     def _free(self) -> list[str]:
-        """Endpoints with a free slot, among those that work, or among all if none does."""
+        """Endpoints that may be sent a call, among those that work, or among all if none does."""
         now = time.monotonic()
-        working = [name for name, failed in self._failed.items() if now - failed >= COOL_OFF]
-        return [name for name in working or self._busy if self._busy[name] < self._slots]
+        working = [name for name, endpoint in self._endpoints.items() if now - endpoint.failed >= COOL_OFF]
+        return [name for name in working or self._endpoints if self._endpoints[name].free > 0]
 
 
 def scratch(name: str) -> Path:
@@ -447,7 +569,7 @@ class Pool(AbstractContextManager["Pool", None]):
             recorder=self.recorder,
             options=self._options,
             retry=self._retry,
-            slots=self.llm.at_once,
+            slots=self.llm.slots,
             weights=self._weights.get(spec, ""),
             halted=self._halted,
             **self.llm.settings_for(spec),

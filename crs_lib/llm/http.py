@@ -21,7 +21,7 @@ import httpx
 from crs_lib.core import safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
-from crs_lib.llm.base import Backend, LLMError, Reply, Request, check_options, check_read
+from crs_lib.llm.base import BEHIND, Backend, LLMError, Reply, Request, check_options, check_read
 from crs_lib.llm.text import Completion, answered
 
 ALTERNATIVES = 20  # the most tokens that a server weighs, where a reply is one of some choices
@@ -30,6 +30,7 @@ _Trace = Callable[[str, Mapping[str, Any]], None]
 # What httpcore tells, under the name of its event, of the connection of the call under way.
 _TRACE: ContextVar[_Trace | None] = ContextVar("trace", default=None)
 _URL_SAFE = str.maketrans("+/", "-_")
+_FOLD = 2  # how many times as long a call may take that waits in the server for another of ours
 _SHORTEST_ECHO = 6  # characters of base64 by which a key is recognised
 
 
@@ -57,7 +58,7 @@ class Clients:
     def settings(self, address: str) -> dict[str, Any]:
         """The keywords of an httpx client for one server: bounded in time, no proxy on this machine."""
         return {
-            "timeout": httpx.Timeout(self._timeout, connect=min(10.0, self._timeout), pool=None),
+            "timeout": httpx.Timeout(_FOLD * self._timeout, connect=min(10.0, self._timeout), pool=None),
             # Used again, a connection gives what follows one answer as the answer to the next call.
             "limits": httpx.Limits(max_connections=None, max_keepalive_connections=0),
             "follow_redirects": False,
@@ -69,12 +70,14 @@ class Clients:
 
     @contextmanager
     def in_time(self) -> Iterator[None]:
-        """Within, the calls of this thread end by the time-out, from connecting to the last byte. Then
-        ReadTimeout. httpx's own time-out counts from one piece of an answer to the next: a server that sends
-        a byte of a header now and then, or answers 103 without end, would never be timed out.
+        """Within, the calls of this thread end by the time-out, from connecting to the last byte; by twice as
+        much where a call of ours may be before them in the server. Then ReadTimeout. httpx's own time-out
+        counts from one piece of an answer to the next: a server that sends a byte of a header now and then,
+        or answers 103 without end, would never be timed out.
         """
         deadline = _Deadline()
-        timer = threading.Timer(min(self._timeout, threading.TIMEOUT_MAX), deadline.end)
+        seconds = self._timeout * _FOLD if BEHIND.get() else self._timeout
+        timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), deadline.end)
         timer.daemon = True
         token = _TRACE.set(deadline.watch)
         timer.start()

@@ -29,7 +29,7 @@ class LLMSettings(Settings):
     reuse: Annotated[bool, Field(description="a local: model keeps prompts' beginnings; faster")] = False
     host: Annotated[str, Field(description="servers, commas between; empty: the backend's default")] = ""
     timeout: Annotated[float, Field(gt=0, description="seconds that one attempt may take")] = 300.0
-    slots: Annotated[int, Field(ge=1, le=1000, description="calls that each server works on at once")] = 2
+    slots: Annotated[int, Field(ge=1, le=1000, description="calls that each server gets at once at most")] = 2
     send_key: Annotated[bool, Field(description="send OLLAMA_API_KEY or OPENAI_API_KEY there")] = False
 
     def check(self) -> None:
@@ -43,7 +43,7 @@ class LLMSettings(Settings):
 
     @property
     def at_once(self) -> int:
-        """Calls that each server gets at once: one waits for each slot, so that it has work at once."""
+        """Sessions under way for each server: whenever a call may be sent, one is there."""
         return 2 * self.slots
 
     def settings_for(self, spec: str) -> dict[str, Any]:

@@ -1,12 +1,15 @@
 """Threads share a model, and a run shares its models and their cache; an interrupt leaves nobody waiting."""
 
 import os
+import queue
 import signal
 import stat
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
+from statistics import median
 
 import pytest
 
@@ -18,7 +21,7 @@ from crs_lib.llm.calls import key
 from crs_lib.llm.client import CACHE, LOG, Pool, Slots, drain_scratch, scratch
 from crs_lib.llm.settings import LLMSettings
 from tests.helpers import refused
-from tests.helpers.ollama_server import OllamaServer, template_answer
+from tests.helpers.ollama_server import OllamaServer
 
 BASE = Request.ask("crs", "hello", system="be kind", seed=1, options={"temperature": 0.7})
 REPLY = Reply(
@@ -92,33 +95,123 @@ def test_an_interrupt_ends_many_calls_and_keeps_the_replies_that_still_come(tmp_
         assert server.chats == 3  # those under way; the other 47 are not sent
 
 
+class Waiting:
+    """Calls in threads that stay at their endpoint until each is ended; ``began`` names the endpoints."""
+
+    def __init__(self, slots):
+        self.slots = slots
+        self.began = []
+        self.ends = {}
+        self.threads = []
+
+    def call(self, name):
+        """Begin a call, and wait a moment until it is sent, if there is an endpoint for it."""
+        self.ends[name] = queue.Queue()
+        thread = threading.Thread(target=self._run, args=(name,), daemon=True)
+        thread.start()
+        self.threads.append(thread)
+        time.sleep(0.05)
+
+    def _run(self, name):
+        def attempt(endpoint):
+            self.began.append(f"{name} at {endpoint}")
+            error = self.ends[name].get()
+            if error:
+                raise error
+            return REPLY
+
+        with suppress(LLMError):
+            self.slots.answer(attempt)
+
+    def end(self, name, error=None):
+        self.ends[name].put(error)
+        time.sleep(0.05)
+
+
 def test_endpoints_share_the_work_and_avoid_the_one_that_fails(monkeypatch):
-    slots = Slots(["a", "b"], 2)
-    holds = [slots.occupied() for _ in range(4)]
-    assert [hold.__enter__() for hold in holds] == ["a", "b", "a", "b"]
-    got: list[str] = []
-
-    def caller() -> None:
-        with slots.occupied() as endpoint:
-            got.append(endpoint)
-
-    waiting = threading.Thread(target=caller, daemon=True)
-    waiting.start()
-    busy = LLMError("busy", "down")
-    assert not holds[0].__exit__(LLMError, busy, None)
-    waiting.join(0.1)
-    assert got == []  # a slot is free at a, which has just failed
-    holds[1].__exit__(None, None, None)
-    waiting.join(10)
-    assert got == ["b"]
-    holds[3].__exit__(LLMError, busy, None)  # none works: both are tried again
-    again = [slots.occupied() for _ in range(3)]
-    assert sorted(hold.__enter__() for hold in again) == ["a", "b", "b"]
-    for hold in (*again, holds[2]):
-        hold.__exit__(None, None, None)
+    calls = Waiting(Slots(["a", "b"], 2))
+    for name in ("one", "two", "three"):
+        calls.call(name)
+    assert calls.began == ["one at a", "two at b"]  # each endpoint begins with one
+    calls.end("one", LLMError("busy", "down"))
+    assert calls.began[2:] == []  # a has just failed, b has its call
+    calls.end("two")
+    assert calls.began[2:] == ["three at b"]
+    calls.end("three", LLMError("busy", "down"))
+    calls.call("four")
+    calls.call("five")
+    assert calls.began[3:] == ["four at a", "five at b"]  # none works: both are tried again
     monkeypatch.setattr(llm_client, "COOL_OFF", 0.0)
-    with slots.occupied() as first, slots.occupied() as second:
-        assert {first, second} == {"a", "b"}  # half a minute later both work
+    calls.end("four", LLMError("busy", "down"))
+    calls.call("six")
+    assert calls.began[5:] == ["six at a"]  # half a minute later it works
+    calls.end("five")
+    calls.end("six")
+    for thread in calls.threads:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+class AtOnce:
+    """Counts the calls that a model has sent and that are not answered yet."""
+
+    def __init__(self, llm):
+        self.now = 0
+        self.most = 0
+        self.reached = {}  # seconds until so many were under way
+        self._began = time.perf_counter()
+        self._lock = threading.Lock()
+        self._complete = llm.backend.complete
+        llm.backend.complete = self.complete
+
+    def complete(self, *values):
+        with self._lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+            self.reached.setdefault(self.now, time.perf_counter() - self._began)
+        try:
+            return self._complete(*values)
+        finally:
+            with self._lock:
+                self.now -= 1
+
+
+ANSWER = 0.15  # seconds of an answer in these tests, for 90 of a default Ollama on two cores
+
+
+@pytest.mark.parametrize("spec", ["ollama:tiny", "openai:tiny:latest"])
+def test_a_server_of_one_call_at_a_time_has_one_more_and_none_is_lost(spec, tmp_path):
+    log = Recorder(tmp_path / "calls.sqlite")
+    server = OllamaServer(delay=ANSWER, slots=1)
+    llm = LLM(spec, host=server.url, slots=8, timeout=ANSWER * 300 / 90, recorder=log)
+    with server, llm, ThreadPoolExecutor(8) as pool:
+        under_way = AtOnce(llm)
+        texts = list(pool.map(lambda number: llm.complete(ask(number)).text, range(12)))
+    assert texts == [f"hello {i}" for i in range(12)]
+    assert server.chats == 12  # none was asked twice
+    assert under_way.most == 2
+    rows = list(log.rows())
+    assert [row["tried"] for row in rows] == [[]] * 12
+    assert median(row["waited"] for row in rows) == pytest.approx(ANSWER, rel=0.3)
+    assert median(row["seconds"] for row in rows) == pytest.approx(ANSWER, rel=0.3)
+
+
+def test_a_wait_behind_a_call_of_ours_does_not_count_against_the_time_out():
+    server = OllamaServer(delay=0.5, slots=1)
+    with server, LLM("ollama:tiny", host=server.url, slots=8, timeout=0.9) as llm:
+        replies = llm.gather([ask(number) for number in range(6)])
+    assert [reply.attempts for reply in replies] == [1] * 6
+    assert max(reply.waited for reply in replies) > 0.4
+
+
+def test_a_server_of_eight_slots_works_on_eight_calls_within_thirty_answers():
+    server = OllamaServer(delay=0.1, slots=8)
+    with server, LLM("ollama:tiny", host=server.url, slots=8) as llm:
+        under_way = AtOnce(llm)
+        replies = llm.gather([ask(number) for number in range(150)])
+    assert under_way.most == 8
+    assert under_way.reached[8] < 30 * 0.1  # of 2 seconds: a minute
+    assert median(reply.waited for reply in replies) == 0.0
 
 
 def hello(text="hello"):
@@ -144,7 +237,7 @@ def test_a_pool_keeps_one_llm_a_spec_its_cache_and_log_and_halted_refuses_calls(
         pool.release("scripted")
 
 
-def test_backends_get_the_settings_they_take_and_twice_their_slots():
+def test_backends_get_the_settings_they_take_and_sessions_for_twice_their_slots():
     service = LLMSettings(host="gpu1", timeout=5.0, think=False)
     reached = {"host": "gpu1", "timeout": 5.0, "send_key": False}
     assert service.settings_for("ollama:a") == {**reached, "think": False}
@@ -155,21 +248,6 @@ def test_backends_get_the_settings_they_take_and_twice_their_slots():
     with Pool(None, LLMSettings(host="gpu1,gpu2", slots=5)) as pool:
         assert pool.width(["ollama:a", "template"]) == 20
         assert pool.width([]) == 1
-
-
-def test_a_slot_that_comes_free_finds_its_next_call_on_the_server():
-    here = []
-    counts = []
-    six = threading.Barrier(6, lambda: (counts.append(len(here)), here.clear()))
-
-    def together(*values):
-        here.append(values)
-        six.wait(60)  # no answer before six calls are there
-        return template_answer(*values)
-
-    with OllamaServer(answer=together) as server, Pool(None, LLMSettings(host=server.url, slots=3)) as pool:
-        pool("ollama:tiny").gather([Request.ask("crs", f"Say this:\nhello {i}\n") for i in range(24)])
-    assert counts == [LLMSettings(slots=3).at_once] * 4 == [6] * 4
 
 
 def test_scratch_is_this_users_own_and_is_drained_once(tmp_path, monkeypatch):
