@@ -182,6 +182,14 @@ def show_costs(study: str, work: Iterable[Any], logs: Sequence[str], try_it: str
         print(f"For tokens and hours {try_it} first, then add: --log RUN")
 
 
+def _judged(scores: Any, where: str) -> str:
+    """How many scores were read and how many are missing, why, and where the list lies."""
+    missing = scores["flag"].dropna().value_counts()
+    reasons = ", ".join(f"{count} {flag}" for flag, count in missing.items())
+    left_out = f"{missing.sum():,} ({reasons})" if reasons else "none"
+    return f"scores read: {len(scores) - missing.sum():,}; left out: {left_out}; list: {where}"
+
+
 class Judge(Command):
     """Let models judge a finished run."""
 
@@ -205,6 +213,8 @@ class Judge(Command):
             raise InputError("judge needs at least one judge; name it, e.g. --judges ollama:llama3:instruct")
         if self.report:
             self._report()
+        if settings["judges"]:
+            print(_judged(judge.score_table(self.run), paths.shown(folder / judge.SCORES)))
 
     def _report(self) -> None:
         from crs_lib import judge

@@ -3,7 +3,7 @@
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -70,17 +70,21 @@ class Chat(Command):
             dialogue = Dialogue(f"{time.time_ns()}", self.spec, tuple(turns))
             tables.write_jsonl(self.out, [*filter(None, before), dialogue.dumps()])
             print(f"kept: {paths.shown(self.out)}")
+        where = paths.shown(self.out) if self.out else "not kept (--out FILE)"
+        print(_passed_over([turn.meta for turn in turns[1::2]], where))
 
 
 def _simulate(world: Any, config: SimulateConfig, session: int) -> None:
     """Three turns of a simulated user; then what was understood in all, and how to score the system."""
     spec = config.systems[0]
     replies = films = foreign = states = whole = 0
+    logs = []
     print(f", users of seed {config.seed}")
     for number, turn in enumerate(trial(world, config, session), start=1):
         print(f"\n{number}  user    {turn.utterance}")
         _fact("constraints", _pairs(turn.wishes))
         _show(world.catalog, spec, turn.reply, turn.wishes, turn.seconds)
+        logs.append(reply_meta(world.catalog, turn.reply))
         replies += 1
         films += len(turn.reply.items)
         foreign += len(turn.reply.hallucinated)
@@ -95,6 +99,27 @@ def _simulate(world: Any, config: SimulateConfig, session: int) -> None:
     value = tables.dumps({"": [spec]})[5:-1].replace("'", "'\\''")
     print(f"Score it:   python -m crs_lib run 03_simulate -p run mine -p systems '{value}'")
     print("            python -m crs_lib run 04_evaluate -p run mine")
+    print(_passed_over(logs, "above"))
+
+
+def _passed_over(logs: Sequence[Mapping[str, Any]], where: str) -> str:
+    """What was read of replies and what does not count in them, why, and where they lie."""
+    films = beyond = thoughts = 0
+    foreign: list[str] = []
+    for log in logs:
+        films += len(log["rec_ids"])
+        beyond += log.get("films_beyond", 0)
+        thoughts += bool(log.get("thinking"))
+        foreign += log["hallucinated_titles"]
+    left_out = []
+    if foreign:
+        left_out.append(f"titles outside the catalogue: {len(foreign)} ({', '.join(foreign[:3])})")
+    if beyond:
+        left_out.append(f"films beyond those wanted: {beyond}")
+    if thoughts:
+        left_out.append(f"thoughts: {thoughts}")
+    lost = ", ".join(left_out) or "none"
+    return f"replies read: {len(logs)}, films: {films}; left out: {lost}; list: {where}"
 
 
 def _turns(world: Any, config: SimulateConfig) -> Iterator[tuple[Turn, Turn]]:

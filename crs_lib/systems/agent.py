@@ -114,6 +114,10 @@ def _fault(tool: str, arguments: Mapping[str, Any], fields: Iterable[str]) -> st
         kind = properties[name]["type"]
         if not _fits(value, kind):
             return f"{name} is {shorten(str(value), VALUE_LIMIT)!r}; give {_EXPECTED[kind]}"
+    first = arguments.get("year_from")
+    last = arguments.get("year_to")
+    if first is not None and last is not None and first > last:
+        return f"year_from {first} lies after year_to {last}, so that no movie can fit; exchange them"
     return ""
 
 
@@ -365,7 +369,11 @@ class FilmTools:
         return {"found": len(done.items), "films": films, "notes": list(done.notes)}
 
     def _film(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        film = str(arguments.get("id", ""))
+        wrong = [shorten(str(name), VALUE_LIMIT) for name in arguments if name != "id"]
+        if wrong or "id" not in arguments:
+            given = f"takes no {wrong[0]!r}" if wrong else "needs an id"
+            raise InputError(f"film {given} (it takes: id)")
+        film = str(arguments["id"])
         if film not in self._rows:
             near = did_you_mean(film, self._rows)
             raise InputError(f"no film has the id {shorten(film, VALUE_LIMIT)!r}{near}")

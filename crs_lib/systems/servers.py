@@ -247,8 +247,8 @@ class IEvaLM(HttpServer):
     def read(self, answer: Any, conversation: Conversation) -> object:
         """The text, and what the system thought."""
         spoken = Said.within(answer, "response")
-        if not spoken.text and "response" not in answer:
-            raise LookupError("no field 'response'")
+        if not isinstance(answer["response"], str | list):
+            raise TypeError("the response is no text")
         return {"reply": spoken.text, "thinking": spoken.thinking}
 
 

@@ -89,6 +89,7 @@ def test_a_search_finds_all_films_that_meet_everything_and_names_unknown_values(
         ("search_films", {"without": "war"}, "without is 'war'; give a list of texts"),
         ("search_films", {"genre": ["war", "drama"]}, "give one text"),
         ("search_films", {"year_to": True}, "give a year as a whole number"),
+        ("search_films", {"year_from": 1999, "year_to": 1990}, "lies after year_to 1990, so that no movie"),
     ],
 )
 def test_a_call_that_cannot_be_understood_finds_nothing_and_says_why(name, arguments, fault):
