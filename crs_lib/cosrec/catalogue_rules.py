@@ -162,7 +162,7 @@ _GROUPED = re.compile(r"\d{1,3}([.,])\d{3}(?:\1\d{3})*")
 
 
 def number_in(text: str) -> float | None:
-    """The one number of a text with a currency or word beside it, or None: "19,99 €", "12 ratings".
+    """The one number of a text, a currency or word beside it, or None: "19,99 €", "1.299,00", "12 ratings".
 
     Of comma and point the last parts the decimals. One comma before three digits groups them; one point there
     may do either, so "1.299" is none.
