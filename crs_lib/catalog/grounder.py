@@ -26,12 +26,15 @@ _LOOKED_AT = 50_000  # characters of a reply
 
 
 class Mention(NamedTuple):
-    """A title found in a text: half-open character range, the item, and how many items bear the title."""
+    """A title found in a text: its half-open character range, the item, how many bear the title, and whether
+    more than one of them may be meant (``item`` is the first).
+    """
 
     start: int
     end: int
     item: int
     n_same_title: int
+    ambiguous: bool = False
 
 
 class Match(NamedTuple):
@@ -215,14 +218,17 @@ class Grounder:
         keywords = fields.plot_keywords(text)
         return [word for word in keywords if word in self.catalog.plot_keywords][:limit]
 
-    def titles(self, text: str, prefer: Iterable[int] = ()) -> list[Mention]:
+    def titles(self, text: str, prefer: Iterable[int] = (), asked: str = "") -> list[Mention]:
         """The titles that a text names, in text order; of two that overlap the longer, of one title the film
-        of the year in brackets, of ``prefer``, or the catalogue's first.
+        of the year in brackets, of ``prefer``, with most of the concepts that the words ``asked`` name, or
+        the catalogue's first; where several are left, the mention is ambiguous.
         """
         preferred = frozenset(prefer)
-        return self._find_titles(text, preferred) if preferred else list(self._titled(text))
+        if preferred or asked:
+            return self._find_titles(text, preferred, asked)
+        return list(self._titled(text))
 
-    def _find_titles(self, text: str, preferred: Collection[int] = ()) -> list[Mention]:
+    def _find_titles(self, text: str, preferred: Collection[int] = (), asked: str = "") -> list[Mention]:
         near = Context(text)
         index = self._titles
         hits = []
@@ -236,19 +242,25 @@ class Grounder:
                 free[first:last] = [False] * (last - first)
                 start, end = near.span(first, last)
                 namesakes = index.items[form]
-                item = self._film_meant(namesakes, rules.year_after(text, end), preferred)
-                mentions.append(Mention(start, end, item, len(namesakes)))
+                meant: Sequence[int] = namesakes
+                if len(namesakes) > 1:
+                    meant = self._films_meant(namesakes, rules.year_after(text, end), preferred, asked)
+                mentions.append(Mention(start, end, meant[0], len(namesakes), len(meant) > 1))
         return sorted(mentions)
 
-    def _film_meant(self, namesakes: Sequence[int], year: int | None, preferred: Collection[int]) -> int:
-        """Of the films of the year, else of all, a preferred one, else the first."""
-        if year is not None:
-            of_year = [item for item in namesakes if self.catalog.items[item].year == year]
-            namesakes = of_year or namesakes
-        for item in namesakes:
-            if item in preferred:
-                return item
-        return namesakes[0]
+    def _films_meant(
+        self, namesakes: Sequence[int], year: int | None, preferred: Collection[int], asked: str
+    ) -> Sequence[int]:
+        """Of the films of the year, or else all: the preferred ones, then those that fit ``asked`` best."""
+        items = self.catalog.items
+        of_year = [item for item in namesakes if year is not None and items[item].year == year]
+        films = of_year or namesakes
+        films = [item for item in films if item in preferred] or films
+        if len(films) > 1 and asked:
+            wanted = self.concepts(asked)
+            fits = [len(wanted & self.catalog.fact_sets[item]) for item in films]
+            films = [item for item, fit in zip(films, fits, strict=True) if fit == max(fits)]
+        return films
 
     @cached_property
     def _titles(self) -> _Titles:

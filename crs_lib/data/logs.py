@@ -267,6 +267,7 @@ def log_quirks(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
     The kinds::
 
         printed record       a whole catalogue record (or other object) stands in the utterance
+        ambiguous title      several films bear a title, and neither a year nor what was asked tells which
         N/A in text          a missing value of the catalogue was written out as N/A
         speaks of the user   a reply addresses somebody else about 'the user': text of the prompt leaked
         control character    a terminal code, or a character that was lost in decoding
@@ -321,6 +322,8 @@ def _texts(dialogue: Dialogue) -> Iterator[Quirk]:
             if match and turn.speaker in speakers:
                 shown = repr(turn.text[match.start() :])[1:-1]
                 yield Quirk(quirk, position, shorten(shown, 60))
+        for title in turn.meta.get("ambiguous_titles") or ():
+            yield Quirk("ambiguous title", position, shorten(str(title), 60))
         if not turn.text.strip():
             yield Quirk("empty utterance" if turn.speaker == USER else "missing reply", position, "no text")
     if len(dialogue.turns) % 2:

@@ -262,7 +262,8 @@ class ProgramSystem:
     def _understood(self, answer: Answer, utterance: str) -> SystemReply:
         """The answer in terms of the catalogue; at most as many films as were wanted count."""
         catalog = self.world.catalog
-        heard = SaidReply(self.world.grounder, answer.reply, utterance, thinking=answer.thinking)
+        asked = "\n".join(said for speaker, said in self.conversation if speaker == USER)
+        heard = SaidReply(self.world.grounder, answer.reply, utterance, thinking=answer.thinking, asked=asked)
         named: list[str] = []
         if answer.recommended is None:
             items: Items = heard.recommended()
@@ -276,6 +277,9 @@ class ProgramSystem:
             extra["mentioned_ids"] = [catalog.items[item].item_id for item in understood.mentioned]
         if answer.state is not None:
             extra["state"] = dict(answer.state)
+        ambiguous = heard.ambiguous()
+        if ambiguous:
+            extra["ambiguous_titles"] = ambiguous
         if understood.thinking:
             extra["thinking"] = understood.thinking
         constraints = catalog.known_values(answer.state or {})

@@ -50,11 +50,17 @@ class Understood:
 
 class SaidReply:
     """A text that a system said in answer to an utterance, its thoughts apart, and the titles in it, those of
-    lists too; of films with one title it names those ``offered``.
+    lists too; of films with one title it names those ``offered``, else those that fit the words ``asked``.
     """
 
     def __init__(
-        self, grounder: Grounder, text: str, utterance: str, offered: Items = (), thinking: str = ""
+        self,
+        grounder: Grounder,
+        text: str,
+        utterance: str,
+        offered: Items = (),
+        thinking: str = "",
+        asked: str = "",
     ) -> None:
         spoken = said(text, thinking)
         self.grounder = grounder
@@ -62,7 +68,7 @@ class SaidReply:
         self.thinking = spoken.thinking
         self.utterance = utterance
         self.offered = offered
-        self._mentions = grounder.titles(self.text, prefer=offered)
+        self._mentions = grounder.titles(self.text, prefer=offered, asked=asked)
         listed = self._listed()
         unknown = grounder.unknown_titles(self.text, self._mentions, utterance)
         outside = [stretch for stretch in unknown if not any(map(stretch.overlaps, listed))]
@@ -92,6 +98,11 @@ class SaidReply:
     def unknown(self) -> list[str]:
         """The titles in the text that the catalogue lacks."""
         return [stretch.title for stretch in self._unknown]
+
+    def ambiguous(self) -> list[str]:
+        """The titles in the text that more than one film bears, of which nothing tells which is meant."""
+        items = self.grounder.catalog.items
+        return [items[mention.item].title for mention in self._mentions if mention.ambiguous]
 
     def recommended(self) -> Items:
         """The films that the text itself recommends, but for those that the user asked about."""

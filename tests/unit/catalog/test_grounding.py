@@ -301,3 +301,38 @@ def test_titles_of_labelled_replies_are_found_whatever_their_case():
     named = [row[3] for row in LABELLED]
     assert sum(map(len, found)) >= 0.99 * sum(map(len, named))
     assert all(some <= every for some, every in zip(found, named, strict=True))
+
+
+def test_of_two_films_of_one_title_the_year_decides_then_what_is_asked_and_else_the_mention_is_ambiguous():
+    records = [
+        ("Emilia", {"item_id": "1", "year": "1996", "genre": ["Comedy"]}),
+        ("Emilia", {"item_id": "2", "year": "1996", "genre": ["Romance"]}),
+        ("Emilia", {"item_id": "3", "year": "1979", "genre": ["Romance"]}),
+    ]
+    grounder = Grounder(Catalog.from_records(records))
+
+    def meant(text, **options):
+        (mention,) = grounder.titles(text, **options)
+        return grounder.catalog.items[mention.item].item_id, mention.ambiguous
+
+    assert meant("Watch Emilia (1979).") == ("3", False)
+    assert meant("Watch Emilia (1996).") == ("1", True)
+    assert meant("Watch Emilia (1996).", asked="a romance movie, please") == ("2", False)
+    assert meant("Watch Emilia (1996).", prefer=[1]) == ("2", False)
+    assert meant("Watch Emilia.", asked="a romance movie, please") == ("2", True)
+
+
+@pytest.mark.parametrize(("title", "text"), [
+    ("The Third Man", "Third Man, The (1949)"), ("L'Avventura", "Avventura, L'"), ("Rocky II", "Rocky 2"),
+    ("Romeo & Juliet", "Romeo and Juliet"), ("Pride and Prejudice", "Pride & Prejudice"), ("The Godfather: Part 2", "The Godfather: Part II"),
+])  # fmt: skip
+def test_a_title_is_found_in_its_other_spellings(title, text):
+    grounder = Grounder(
+        Catalog.from_records([(title, {"genre": ["Drama"]}), ("Other", {"genre": ["Drama"]})])
+    )
+    assert [mention.item for mention in grounder.titles(f'You could watch "{text}".')] == [0]
+
+
+def test_an_article_behind_needs_its_comma_and_an_ampersand_its_sign():
+    grounder = Grounder(Catalog.from_records([("The General", {}), ("Pride and Prejudice", {})]))
+    assert grounder.titles("I met a general the other day, out of pride, prejudice or both.") == []
