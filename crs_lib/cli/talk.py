@@ -70,8 +70,9 @@ class Chat(Command):
             dialogue = Dialogue(f"{time.time_ns()}", self.spec, tuple(turns))
             tables.write_jsonl(self.out, [*filter(None, before), dialogue.dumps()])
             print(f"kept: {paths.shown(self.out)}")
-        where = paths.shown(self.out) if self.out else "not kept (--out FILE)"
-        print(_passed_over([turn.meta for turn in turns[1::2]], where))
+        if turns:
+            where = paths.shown(self.out) if self.out else "not kept (--out FILE)"
+            print(_passed_over([turn.meta for turn in turns[1::2]], where))
 
 
 def _simulate(world: Any, config: SimulateConfig, session: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from crs_lib.core import safety
 from crs_lib.core.dialogue import USER
 from crs_lib.core.errors import InputError, did_you_mean
-from crs_lib.core.text import Said, shorten
+from crs_lib.core.text import THOUGHT_FIELDS, Said, shorten
 from crs_lib.llm.base import LLMError
 
 VERSION = 1
@@ -162,7 +162,7 @@ def _text(name: str, text: str) -> str:
 
 def _check_name(name: str) -> None:
     """Raise LLMError for a field's name that looks like a slip of a known one."""
-    if name in _FIELDS:
+    if name in (*_FIELDS, *THOUGHT_FIELDS):
         return
     hint = did_you_mean(name, _FIELDS)
     meant = hint.partition("'")[2]
