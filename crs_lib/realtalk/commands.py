@@ -33,7 +33,7 @@ class Predict(Command):
     writes = "out page"
 
     chat: Path
-    """a chat file in RealTalk's or LoCoMo's schema"""
+    """a chat file in RealTalk's, LoCoMo's or LongMemEval's schema"""
     out: Path | None = None
     """where the predictions go (.jsonl)"""
     ask: str = ""
@@ -69,6 +69,8 @@ class Predict(Command):
         count = tables.write_jsonl(self.out, records) if self.out else len(records)
         if self.ask:
             _answer(built, records[0])
+            if chat.time_note:
+                print(chat.time_note)
             return
         places = " and ".join(paths.shown(path) for path in (self.out, self.page) if path)
         print(f"{chat.name}: {len(chat.messages)} messages, {count} questions answered -> {places}")
@@ -79,6 +81,8 @@ class Predict(Command):
         if log and model:
             print(f"calls: {study.write_calls(log, log.with_suffix('.jsonl'))}")
         _show_quirks(chat.quirks)
+        if chat.time_note:
+            print(chat.time_note)
 
 
 def _show_quirks(quirks: Sequence[Any]) -> None:
@@ -142,7 +146,12 @@ def made_with(encoder: str, rankers: Sequence[str], asked: str, asked_ranker: st
 class Evaluate(Command):
     """Score chats, the test split once; or compare settings."""
 
-    takes = (Takes(_CONFIG, f"run data against tradeoff selection reading arc_cases final force {_MODEL}"),)
+    takes = (
+        Takes(
+            _CONFIG,
+            f"run data against tradeoff selection reading with_unanswerable arc_cases final force {_MODEL}",
+        ),
+    )
     usual: ClassVar[dict[str, Any]] = {**_AUTO, "run": "train", "data": "realtalk"}
 
     test_only: bool = False

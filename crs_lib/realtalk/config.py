@@ -77,6 +77,9 @@ class RealTalkConfig(Settings):
     reading: Annotated[str, OneOf(corpus.READINGS), Field(description="which evidence ids count as gold")] = (
         corpus.VALID
     )
+    with_unanswerable: Annotated[
+        bool, Field(description="count questions without answer (LoCoMo's category 5) among all")
+    ] = False
     llm: Annotated[str, Field(description="a language model's spec, e.g. local:smollm2; empty for none")] = ""
     forms: Annotated[
         str,

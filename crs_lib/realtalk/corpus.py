@@ -21,8 +21,19 @@ TRAIN, TEST, OTHER = "train", "test", "other"
 LAST_TRAIN, LAST_TEST = 7, 10  # numbers of RealTalk's chats
 STRICT, VALID, REPAIRED = "strict", "valid", "repaired"
 READINGS = (STRICT, VALID, REPAIRED)
-_ID = re.compile(r"D?:?\s*(\d+)\s*[:;]\s*(\d+)")
-_RANGE = re.compile(r"(D\d+:\d+)\s*[-–]\s*(D\d+:\d+)")
+_ENOUGH_TIMES = 0.9  # the share of messages whose time must be read
+BROKEN_TIME = "broken time"  # a quirk
+_ID = re.compile(r"D?:?\s*(\d+)\s*[:;]\s*(\d+)", re.IGNORECASE)
+_RANGE = re.compile(r"(D?\d+:\d+)\s*[-–—]\s*(D?\d+:)?(\d+)(?!\s*[:;\d])", re.IGNORECASE)
+_MORE = re.compile(r"(D?\d+[:;])(\d+)\s*,\s*(\d+)(?!\s*[:;\d])", re.IGNORECASE)  # "D1:1,3"
+_ABSTENTION = re.compile(
+    r"\W*((it|this|that) (is|was) )?(not (mentioned|specified|stated|answerable)\b|"
+    r"((there is|there's) )?no (information|mention)\b|no answer\W*$|unanswerable|unknown\W*$|n/?a\W*$|"
+    r"(i|we) (do not|don't) know|cannot be answered|(you|they|she|he) (did not|didn't) mention|"
+    r"the information provided is not enough|"
+    r"(the )?(chat|conversation) (does not|doesn't) (mention|say|specify))",
+    re.IGNORECASE,
+)
 _REACH = 6  # how far a photo may stand from the missing id, in local numbers
 _NO_NUMBER = 10**6  # names without a number sort last
 _SKETCHED = 20  # letters and digits that a text must exceed to identify a chat
@@ -48,7 +59,8 @@ class ChatMessage(NamedTuple):
 @dataclass(frozen=True)
 class ChatQuestion:
     """A question with its answer and raw evidence strings: annotation, never shown to the pipeline. ``index``
-    is the place in the file's list, ``category`` 0 where the file gives none.
+    is the place in the file's list, ``category`` 0 where the file gives none, ``others`` are further
+    accepted answers. An ``unanswerable`` question is rightly left so; its ``trap`` is what it lures into.
     """
 
     index: int
@@ -56,6 +68,20 @@ class ChatQuestion:
     answer: str | None
     evidence: tuple[str, ...]
     category: int
+    others: tuple[str, ...] = ()
+    unanswerable: bool = False
+    trap: str | None = None
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """Every accepted answer that says something."""
+        answers = (self.answer, *self.others)
+        return tuple(text for text in answers if text and text.strip() and not is_abstention(text))
+
+
+def is_abstention(text: str) -> bool:
+    """Whether an answer says that the chat holds none ("Not mentioned", "no information available")."""
+    return bool(_ABSTENTION.match(text.replace("’", "'")))
 
 
 @dataclass(frozen=True)
@@ -85,6 +111,23 @@ class Chat:
     def asked(self) -> dict[int, ChatQuestion]:
         """Each question by its index."""
         return {question.index: question for question in self.questions}
+
+    @cached_property
+    def timed(self) -> float:
+        """The share of messages whose time, or that of their session, could be read, in [0, 1]."""
+        broken = sum(quirk.kind == BROKEN_TIME for quirk in self.quirks)
+        return 1 - broken / len(self.messages)
+
+    @property
+    def time_note(self) -> str:
+        """What a chat of which fewer than 90 % of times are read says of itself; else empty."""
+        if self.timed >= _ENOUGH_TIMES:
+            return ""
+        broken = [quirk for quirk in self.quirks if quirk.kind == BROKEN_TIME]
+        read = len(self.messages) - len(broken)
+        count = f"{read} of {len(self.messages)} messages of {self.name} have a time that can be read"
+        first = f"first without: {broken[0].place[-1]}"
+        return f"times: {count} ({first}); what happened when is not known"
 
     @cached_property
     def today(self) -> dt.date | None:
@@ -178,23 +221,33 @@ def evidence(chat: Chat, question: ChatQuestion, reading: str = VALID) -> GoldEv
 
 
 def read_ids(text: str, chat: Chat) -> list[str]:
-    """The ids that an evidence string names, slips repaired: ``"D17;39"`` is D17:39, ``"D30:05"`` D30:5.
-    ``"D12:3-D12:5"`` stands for every existing id from the one to the other. Empty where none is named.
+    """The ids that an evidence string names, slips repaired: ``"D17;39"`` is D17:39, ``"d30:05"`` D30:5,
+    ``"D1:1,3"`` D1:1 and D1:3. ``"D12:3-D12:5"`` and ``"D12:3-5"`` stand for every existing id from the one
+    to the other. Empty where none is named.
     """
     if text in chat.position:
         return [text]
     names: list[str] = []
     single = text  # the text without its ranges
-    for match in _RANGE.finditer(text):
-        start, end = chat.position.get(match[1]), chat.position.get(match[2])
+    while more := _MORE.search(single):
+        single = single.replace(more[0], f"{more[1]}{more[2]} {more[1]}{more[3]}")
+    for match in _RANGE.finditer(single):
+        block = match[2] or match[1].partition(":")[0] + ":"
+        first, last = _written(match[1]), _written(f"{block}{match[3]}")
+        start, end = chat.position.get(first), chat.position.get(last)
         if start is None or end is None or end < start:
-            names += [match[1], match[2]]
+            names += [first, last]
         else:
             names += chat.ids(range(start, end + 1))
-        single = single.replace(match[0], " ")
-    for block, local in _ID.findall(single):
-        names.append(f"D{int(block)}:{int(local)}")
+    for match in _ID.finditer(_RANGE.sub(" ", single)):
+        names.append(_written(match[0]))
     return names
+
+
+def _written(name: str) -> str:
+    """An id as chats write it: ``D1:3``."""
+    block, local = re.findall(r"\d+", name)
+    return f"D{int(block)}:{int(local)}"
 
 
 def photo_neighbour(chat: Chat, name: str) -> int | None:

@@ -32,6 +32,7 @@ def chats(corpus_chats: Sequence[Chat]) -> pd.DataFrame:
         row["messages"] = len(chat.messages)
         row["bursts"] = _bursts(chat)
         row["photos"] = sum(message.photo for message in chat.messages)
+        row["times read"] = chat.timed
         row["questions"] = len(chat.questions)
         categories = Counter(question.category for question in chat.questions)
         for category in sorted({*_CATEGORIES, *categories}):

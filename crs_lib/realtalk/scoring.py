@@ -27,6 +27,7 @@ ARCS = (
     "size",
 )
 ANSWERED = ("exact", "token_f1", "date_accuracy", "baseline_exact", "baseline_f1")
+RESISTED = "resisted"  # of questions without answer: whether none was given
 _MOST_DAYS = 31  # of an annotated answer that names a day
 _PER_CENT = 100
 Row = dict[str, Any]
@@ -68,6 +69,7 @@ def _question_row(item: Predicted, reading: str) -> Row:
     row: Row = {"chat": item.chat.name, "qa_index": item.question.index}
     row["category"] = item.question.category
     row["kind"] = item.record["plan"]["kind"]
+    row["unanswerable"] = item.question.unanswerable
     row["gold"] = len(gold)
     row["sessions"] = len(corpus.sessions_of(item.chat, annotated.positions))
     row.update(evidence.rank_scores(ranked, gold))
@@ -232,38 +234,70 @@ def narratives(
     return pd.DataFrame(rows, columns=["case", "chat", *evidence.ArcScore._fields, "in_order"])
 
 
-def answered(predictions: Sequence[Record], chats: Sequence[Chat]) -> pd.DataFrame:
-    """One row a question with an annotated answer: whether it was answered, and how well.
+def answered(
+    predictions: Sequence[Record], chats: Sequence[Chat], with_unanswerable: bool = False
+) -> pd.DataFrame:
+    """One row a question with an annotated answer, or without any: whether it was answered, and how well.
 
-    An abstention scores 0 (``abstained`` counts it). ``date_accuracy`` is 1 where the days of the answer meet
-    those that the annotated answer names, null where that names none. The baseline answers with the whole
-    first message of the ranking.
+    Of several accepted answers the best counts. An abstention scores 0 (``abstained`` counts it), but where
+    the chat holds no answer (``unanswerable``) it alone is right: ``resisted`` is 1 or 0, null elsewhere, and
+    the other scores are null, or ``resisted`` too ``with_unanswerable``. ``date_accuracy`` is 1 where the
+    days of the answer meet those that the annotated answer names, null where that names none. The baseline
+    answers with the whole first message of the ranking.
     """
     rows = []
     for item in _predicted(predictions, chats):
-        expected = item.question.answer
-        if expected is not None and expected.strip():
-            rows.append(_answer_row(item, expected))
-    columns = ["chat", "qa_index", "category", "abstained", *ANSWERED]
-    return with_question(pd.DataFrame(rows, columns=columns))
+        if item.question.unanswerable:
+            rows.append(_resistance_row(item, with_unanswerable))
+        elif item.question.accepted:
+            rows.append(_answer_row(item))
+    columns = ["chat", "qa_index", "category", "abstained", *ANSWERED, "unanswerable", RESISTED]
+    frame = pd.DataFrame(rows, columns=columns)
+    return with_question(frame.astype({"unanswerable": bool, RESISTED: float}))
 
 
-def _answer_row(item: Predicted, expected: str) -> Row:
+def _common_row(item: Predicted) -> Row:
+    text = item.record["answer"]["text"]
+    row: Row = {"chat": item.chat.name, "qa_index": item.question.index}
+    row["category"] = item.question.category
+    row["abstained"] = text is None or corpus.is_abstention(text)
+    row["unanswerable"] = item.question.unanswerable
+    return row
+
+
+def _answer_row(item: Predicted) -> Row:
     answer = item.record["answer"]
     text = answer["text"]
+    accepted = item.question.accepted
     ranked = item.positions("ranked")
     best = item.chat.messages[ranked[0]].text if ranked else ""
-    row: Row = {}
-    row["chat"] = item.chat.name
-    row["qa_index"] = item.question.index
-    row["category"] = item.question.category
-    row["abstained"] = text is None
-    row["exact"] = evidence.answer_exact(text or "", expected)
-    row["token_f1"] = evidence.answer_f1(text, expected) if text else 0.0
-    row["date_accuracy"] = _date_accuracy(answer, expected, item.chat)
-    row["baseline_exact"] = evidence.answer_exact(best, expected)
-    row["baseline_f1"] = evidence.answer_f1(best, expected)
+    row = _common_row(item)
+    row["exact"] = max(evidence.answer_exact(text or "", expected) for expected in accepted)
+    row["token_f1"] = 0.0
+    if text:
+        row["token_f1"] = max(evidence.answer_f1(text, expected) for expected in accepted)
+    row["date_accuracy"] = _best_date(answer, item)
+    row["baseline_exact"] = max(evidence.answer_exact(best, expected) for expected in accepted)
+    row["baseline_f1"] = max(evidence.answer_f1(best, expected) for expected in accepted)
     return row
+
+
+def _resistance_row(item: Predicted, counted: bool) -> Row:
+    """A question without answer: to give none is right, and what the file accepts beside."""
+    row = _common_row(item)
+    text = item.record["answer"]["text"] or ""
+    matches = [evidence.answer_exact(text, expected) for expected in item.question.accepted]
+    row[RESISTED] = float(row["abstained"] or 1.0 in matches)
+    if counted:
+        row["exact"] = row["token_f1"] = row[RESISTED]
+        row["baseline_exact"] = row["baseline_f1"] = 0.0
+    return row
+
+
+def _best_date(answer: Mapping[str, Any], item: Predicted) -> float:
+    """The best accuracy of the day over the accepted answers that name one; NaN where none does."""
+    accuracies = [_date_accuracy(answer, expected, item.chat) for expected in item.question.accepted]
+    return max((value for value in accuracies if not math.isnan(value)), default=math.nan)
 
 
 def _date_accuracy(answer: Mapping[str, Any], expected: str, chat: Chat) -> float:
@@ -289,13 +323,18 @@ def _date_accuracy(answer: Mapping[str, Any], expected: str, chat: Chat) -> floa
 
 
 def answer_means(frame: pd.DataFrame) -> pd.DataFrame:
-    """Means of the answers' scores, for all and by category; ``dated`` is how many name a day."""
+    """Means of the answers' scores, for all and by category; ``n`` questions have an answer, ``dated`` of
+    them one that names a day, ``unanswerable`` have none: their share without a reply is ``resisted``.
+    """
     table = []
     for _, value, rows in [_Group("category", "all", frame), *_groups(frame, "category")]:
-        row: Row = {"category": value, "n": len(rows), "abstained": int(rows["abstained"].sum())}
+        answerable = rows[~rows["unanswerable"]]
+        row: Row = {"category": value, "n": len(answerable), "abstained": int(answerable["abstained"].sum())}
         row["dated"] = int(rows["date_accuracy"].notna().sum())
         for name in ANSWERED:
             row[name] = float(rows[name].mean())
+        row["unanswerable"] = int(rows["unanswerable"].sum())
+        row[RESISTED] = float(rows[RESISTED].mean())
         table.append(row)
     return pd.DataFrame(table)
 

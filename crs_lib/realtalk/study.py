@@ -42,6 +42,9 @@ def chats(config: RealTalkConfig) -> list[Chat]:
     selected = _read(config.data)
     if config.split != "all":
         selected = [chat for chat in selected if corpus.split_of(chat) == config.split]
+    for chat in selected:
+        if chat.time_note:
+            _LOG.warning(chat.time_note)
     if not selected:
         raise InputError(f"data {config.data!r} has no chat of split {config.split!r}; use split 'all'")
     return selected
@@ -57,7 +60,7 @@ def _read(data: str) -> list[Chat]:
     if path.is_dir():
         return parse.read_folder(path)
     if path.is_file():
-        return [parse.read_chat(path)]
+        return parse.read_chats(path)
     raise InputError(f"data {data!r} is no file or folder; use sample, realtalk, locomo or a path")
 
 
@@ -154,21 +157,26 @@ def _scores(
 ) -> dict[str, pd.DataFrame]:
     """All tables of a set of predictions; nothing is written. InputError where no question has evidence."""
     questions = scoring.questions(predictions, of_chats, config.reading)
-    scoring.need_gold(questions, config.reading)
     columns = (*scoring.RANKS, *scoring.SETS)
     stories = scoring.narratives(predictions, of_chats, cases(config, of_chats))
-    answers = scoring.answered(predictions, of_chats)
+    answers = scoring.answered(predictions, of_chats, config.with_unanswerable)
     seed = config.seed
     scores = {"questions": questions, "arcs": stories, "answered": answers}
-    scores["summary"] = scoring.means(questions, columns)
     scores["by_category"] = scoring.means(questions, columns, "category")
+    if not config.with_unanswerable:
+        questions = questions[~questions["unanswerable"]]
+    scoring.need_gold(questions, config.reading)
+    scores["summary"] = scoring.means(questions, columns)
     scores["by_chat"] = scoring.means(questions, columns, "chat")
     scores["attribution"] = scoring.attribution(questions, "category", "chat")
     scores["intervals"] = scoring.rank_intervals(questions, _MEASURED, seed)
     scores["arc_intervals"] = scoring.intervals(stories, scoring.ARCS, "case", seed=seed)
     scores["density"] = questions.groupby("chat")["density"].mean().reset_index()
     scores["answers"] = scoring.answer_means(answers)
-    scores["answer_intervals"] = scoring.intervals(answers, scoring.ANSWERED, "question", seed=seed)
+    measures = [*scoring.ANSWERED]
+    if answers["unanswerable"].any():
+        measures.append(scoring.RESISTED)
+    scores["answer_intervals"] = scoring.intervals(answers, measures, "question", seed=seed)
     scores["unmoved"] = scoring.unmoved(questions)
     return scores
 
@@ -191,6 +199,8 @@ def _headline(scores: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
         headline["answer token_f1"] = float(answers["token_f1"])
         headline["answer exact"] = float(answers["exact"])
         headline["answers abstained"] = float(answers["abstained"])
+    if answers["unanswerable"]:
+        headline["traps resisted"] = float(answers[scoring.RESISTED])
     if len(stories):
         for measure in scoring.ARCS:
             headline[f"arc {measure}"] = float(stories[measure].mean())

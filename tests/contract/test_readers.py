@@ -119,6 +119,10 @@ def plain(place, read):
 QUESTION = {"id": "a", "systems": ["m"], "session_id": "0", "shift": 2, "turns": [2]}
 KEY = {"kind": "single", "page": "p", "questions": [QUESTION]}
 LABEL = {"item": "a", "rater": "AB", "value": 3, "page": "p", "seconds": 2.5}
+MEMORY = {
+    "question_id": "a", "question": "What?", "answer": "x", "answer_session_ids": ["s"], "haystack_session_ids": ["s"],
+    "haystack_dates": ["2023/05/20 (Sat) 02:21"], "haystack_sessions": [[{"role": "user", "content": "x", "has_answer": True}]],
+}  # fmt: skip
 MANIFEST = {
     "stages": {"simulate": {"status": "finished", "outputs": {"dialogues.jsonl": "0"}, "inputs": {}, "parameters": {}}},
 }  # fmt: skip
@@ -144,6 +148,8 @@ SAMPLES = [
     ("notebooks.sweeps.read", "s.yaml", SWEEP, yaml.safe_dump, plain),
     ("realtalk.arcs.read", "arcs.json", {"format": "crs-arc-1", "cases": [{"name": "a", "chat": "c", "question": "q", "phases": [["1"], ["2"]]}]}, json.dumps, lambda place, read: read(place, [])),
     ("realtalk.parse.read_chat", "Chat_1_A.json", CHAT, json.dumps, plain),
+    ("realtalk.parse.read_chats", "locomo10.json", [CHAT], json.dumps, plain),
+    ("realtalk.parse.read_chats", "longmemeval_s.json", [MEMORY], json.dumps, plain),
     ("retrieval.runs.read_run", "a.run", "t Q0 d1 1 2.5 x\nt Q0 d2 2 -1e3 x\n", str, plain),
     ("retrieval.runs.read_folder", "a.txt", "t Q0 d1 1 2.5 x\n", str, lambda place, read: read(place.parent)),
     ("retrieval.runs.read_qrels", "qrels.txt", "t 0 d1 1\nt 0 d2 0\n", str, plain),

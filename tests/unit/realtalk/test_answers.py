@@ -295,3 +295,26 @@ def test_strangers_share_nobody_with_a_chat(make_chat):
     one, two = make_chat([("Ann", "a")]), make_chat([("Eve", "a")])
     other = replace(two, speakers=("Eve", "Zoe"))
     assert learning.not_of(one, [one, other, replace(other, speakers=("Eve", "Ben"))]) == [other]
+
+
+def test_questions_without_answer_have_columns_of_their_own_and_are_not_among_all(make_chat):
+    qa = [
+        {"question": "What did Ann buy?", "answer": "a bicycle", "category": 4, "evidence": ["D1:1"]},
+        {
+            "question": "What did Ben buy?",
+            "adversarial_answer": "a bicycle",
+            "category": 5,
+            "evidence": ["D1:1"],
+        },
+        {"question": "What did Ben sell?", "adversarial_answer": "a bicycle", "category": 5},
+    ]
+    chat = make_chat([("Ann", "I bought a bicycle.")], qa=qa)
+    records = []
+    for number, reply in enumerate(["a bicycle", "a bicycle", None]):
+        answer = {"text": reply, "days": None}
+        records.append({"chat": chat.name, "qa_index": number, "answer": answer, "ranked": ["D1:1"]})
+    means = scoring.answer_means(scoring.answered(records, [chat])).set_index("category")
+    assert means.loc["all", ["n", "exact", "unanswerable", "resisted"]].tolist() == [1, 1.0, 2, 0.5]
+    assert means.loc["5", ["n", "unanswerable", "resisted"]].tolist() == [0, 2, 0.5]
+    counted = scoring.answer_means(scoring.answered(records, [chat], with_unanswerable=True))
+    assert counted["exact"].tolist() == pytest.approx([2 / 3, 1.0, 0.5])

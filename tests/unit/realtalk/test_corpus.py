@@ -82,7 +82,10 @@ def test_locomo_is_read_by_its_conversation_key():
     }
     chat = parse.parse_chat(record, "Chat_9_Ann_Ben")
     assert chat.schema == corpus.LOCOMO and chat.messages[0].photo and chat.messages[0].caption == "a cat"
-    assert chat.messages[0].time.isoformat() == "2023-05-08T13:56:00" and chat.questions[0].answer == "no"
+    assert chat.messages[0].time.isoformat() == "2023-05-08T13:56:00"
+    assert chat.questions[0].unanswerable
+    assert chat.questions[0].trap == "no"
+    assert chat.questions[0].accepted == ()
     assert corpus.split_of(chat) == "other"  # LoCoMo has no test split of ours
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from benchmarks import teach_ranker
 from crs_lib.core import tables
 from crs_lib.core.errors import InputError
+from crs_lib.data.logs import Quirk
 from crs_lib.realtalk import (
     agent,
     channels,
@@ -383,3 +384,20 @@ def test_a_cross_encoder_in_onnx_ranks_the_candidates(built, tmp_path):
     (told,) = agent.Agent(built, found, config).ask(["What sounds does Tobias record?"])
     assert "lift" in built.chat.messages[told.ranked[0]].text and told.scores[0] > told.scores[-1]
     assert len({int(built.owner[place]) for place in told.selected}) <= 2  # the node limit
+
+
+def test_a_chat_without_times_says_so_and_is_less_sure(make_chat, tmp_path, capsys):
+    said = [("Ann", "I bought a red bicycle at the market."), ("Ben", "Lovely, I baked two loaves of bread.")]
+    timed = make_chat(said)
+    untimed = replace(timed, quirks=tuple(Quirk("broken time", ("session_1",), "kept") for _ in range(2)))
+    assert timed.time_note == ""
+    assert untimed.time_note.startswith("times: 0 of 2 messages of Chat_1_Ann_Ben")
+    for question, share in {"When did Ann buy the bicycle?": 0.0, "What did Ben bake?": 0.5}.items():
+        sure = {}
+        for chat in (timed, untimed):
+            built = index.build(
+                replace(chat, questions=(corpus.ChatQuestion(0, question, None, (), 0),)), "hashing"
+            )
+            (record,) = query.predict(built, ranker.Hand())
+            sure[chat is timed] = query.confidence(built, record)
+        assert sure[False] == pytest.approx(share * sure[True])
