@@ -19,12 +19,13 @@ from crs_lib.core.dialogue import Pair
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import listing
 from crs_lib.figures import NoDataError
+from crs_lib.metrics.base import PRIMARY
 from crs_lib.notebooks.look import heading
 from crs_lib.report import findings, statistics
 from crs_lib.report.page import Mean, Section, bullets, document, figure, quiet, table
 from crs_lib.simulate.scenarios import FRESH_TURNS
-from crs_lib.stats import Estimate, p_in_words
-from crs_lib.stats.estimate import EQUIVALENT, HIGHER, LOWER, NOT_COMPARED, signed
+from crs_lib.stats.design import GAIN
+from crs_lib.stats.estimate import ENOUGH, NOT_COMPARED
 from crs_lib.stats.plan import Plan
 from crs_lib.systems.base import SYSTEMS, named
 from crs_lib.systems.channels import FUNCTIONS
@@ -33,11 +34,13 @@ from crs_lib.systems.programs import identity
 STEP = 24  # scenarios that a comparison grows by: each of the twelve voices twice
 TURNS = 10  # of a session: the first shift comes at turn 4 to 6, and its window ends three turns later
 BASELINES = ("tracker", "bm25")
-SHOWN = tuple("straight_gain shift_cost share_lost conversation_cost misfit delay stale wrong".split())
+SHOWN = tuple(
+    "gain_after_change straight_gain shift_cost share_lost conversation_cost misfit delay stale wrong".split()
+)
 _PACKAGE = Path(__file__).resolve().parents[1]
 _SOURCES = (".py", ".txt", ".toml", ".wording")  # files of this package that a score may depend on
 _WORST = 3  # conversations on the page
-_NARROW = 7  # columns of quantities that a notebook has room for
+_NARROW = 8  # columns of quantities that a notebook has room for
 _ONE_VOICE = "All users speak with one voice: no interval holds what other words would change."
 
 System = str | Callable[[list[dict[str, str]]], object]
@@ -86,7 +89,7 @@ class Comparison:
 
     @cached_property
     def effects(self) -> pd.DataFrame:
-        """A row a contrast: paired difference in shift cost, p after Holm, and what this n can decide."""
+        """A row a contrast: paired difference in gain after a change, p, and what this n can decide."""
         pairs = statistics.confirmatory(self.tests.pairwise)
         power = self.tests.power
         if "detectable_effect" not in power:
@@ -107,9 +110,8 @@ class Comparison:
     @cached_property
     def verdict(self) -> list[str]:
         """A sentence for each system of one's own, for each contrast, and for what this n can decide."""
-        sentences = [self._loses(name) for name in self.ours]
-        for row in self.tests.declared.to_dict("records"):
-            sentences.append(self._contrast(row))
+        sentences = [self._gains(name) for name in self.ours]
+        sentences += self.tests.adaptation["sentence"].tolist()
         sentences.append(self._decides())
         if len(set(self.shifts.get("voice", ()))) == 1:
             sentences.append(_ONE_VOICE)
@@ -134,41 +136,19 @@ class Comparison:
             f"with {self.plan.power:.0%} power; {self.plan.smallest_effect:g} takes {takes}."
         )
 
-    def _loses(self, name: str) -> str:
-        """What a change of mind costs a system."""
-        shifts = self.shifts[self.shifts["model"] == name].dropna(subset=["shift_cost", "straight_gain"])
+    def _gains(self, name: str) -> str:
+        """What users of a system get after they changed their minds, and what the change cost."""
+        shifts = self.shifts[self.shifts["model"] == name].dropna(subset=[PRIMARY])
         if shifts.empty:
             return f"{name} has no conversation with a change of mind that could be scored."
-        gain = stats.mean_interval(shifts["straight_gain"])
+        after = stats.mean_interval(shifts[PRIMARY], limits=GAIN)
+        straight = stats.mean_interval(shifts["straight_gain"], limits=GAIN)
+        gains = (
+            f"After a change of mind {name} gains {after}; with users who never change their minds {straight}"
+        )
         if name in self.tests.unable:
-            little = f"{name} gains {signed(gain.value)} with users who never change their minds"
-            return f"{little}: that is too little to lose anything, and its shift cost says nothing."
-        cost = findings.pays(stats.mean_interval(shifts["shift_cost"]))
-        return f"At a change of mind {name}, whose gain with straight users is {gain}, {cost}."
-
-    def _contrast(self, row: Mapping[Any, Any]) -> str:
-        """A declared contrast in words, by its verdict; nothing is equal without equivalence."""
-        a, b, verdict = row["a"], row["b"], row["verdict"]
-        if verdict == NOT_COMPARED:
-            return f"{a} and {b} are not compared: {row['note']}."
-        size = f"their shift costs differ by {Estimate.of(row, 'diff')}"
-        test = f"{p_in_words(row['p_adjusted'])} after Holm"
-        margin = self.plan.smallest_effect
-        if verdict == EQUIVALENT:
-            return f"{a} and {b} adapt equally within ±{margin:g} of gain: {size} ({test})."
-        if verdict not in (HIGHER, LOWER):
-            note = f"; {row['note']}" if row["note"] else ""
-            return f"Whether {a} and {b} adapt differently is not settled: {size} ({test}{note})."
-        better, worse = (a, b) if verdict == LOWER else (b, a)
-        means = self.shifts.groupby("model")["straight_gain"].mean()
-        claim = f"{better} adapts better than {worse}"
-        if means[better] < means[worse] - margin:
-            claim = f"{better} loses less than {worse}, and has less to lose"
-        beside = f"gains with straight users: {means[better]:.2f} and {means[worse]:.2f}"
-        sentence = f"{claim}: {size} ({test}; {beside})"
-        if row["p_equivalent_adjusted"] <= self.plan.alpha:
-            return f"{sentence}; that is less than the {margin:g} that matters."
-        return f"{sentence}."
+            return f"{gains}: too little to lose anything, so its shift cost says nothing."
+        return f"{gains}; at the change it {findings.pays(stats.mean_interval(shifts['shift_cost']))}."
 
     def worst(self) -> pd.DataFrame:
         """The turns of the sessions in which the first of one's own systems loses most, beside a baseline.
@@ -221,7 +201,7 @@ class Comparison:
         effects = table(self.effects.rename(columns=heading))
         yield Section("Verdict", "verdict", bullets(self.verdict))
         yield Section("Gain and cost", "quantities", notes["quantities"] + self._plane() + quantities)
-        yield Section("Paired differences in shift cost", "effects", notes["effects"] + effects)
+        yield Section("Paired differences in gain after a change", "effects", notes["effects"] + effects)
         yield Section("By type of shift", "types", notes["types"] + table(self.by_type))
         if self.by_voice is not None:
             yield Section("By voice of the user", "voices", notes["types"] + table(self.by_voice))
@@ -240,7 +220,7 @@ def compare(
     systems: Mapping[str, System] | Sequence[str],
     *,
     against: Sequence[str] = BASELINES,
-    n: int = 72,
+    n: int = 120,
     width: float = 0.1,
     run: str = "",
     catalog: str = sources.SAMPLE,
@@ -262,8 +242,9 @@ def compare(
     against : sequence of str
         The baselines.
     n : int
-        The most scenarios. Their number grows in steps of ``STEP`` until the 95 % intervals of all contrasts
-        are at most ``width`` wide (in units of gain) or ``n`` is reached, never on what they show.
+        The most scenarios. Their number grows in steps of ``STEP`` until there are enough for a verdict (100)
+        and the 95 % intervals of all contrasts are at most ``width`` wide (in units of gain) or ``n``
+        is reached, never on what they show.
     width : float
         As ``n``.
     run : str
@@ -308,7 +289,7 @@ def compare(
         evaluate.evaluate(evaluate.EvaluateConfig(run=name, workers=workers))
         comparison = Comparison(name, ours, baselines, declared)
         tests = comparison.tests.declared
-        if (tests["high"] - tests["low"]).max(skipna=False) <= width:
+        if size >= ENOUGH and (tests["high"] - tests["low"]).max(skipna=False) <= width:
             break
     comparison.write()
     return comparison

@@ -101,8 +101,6 @@ def _with_outcomes(plan: Plan, convention: str, scores: pd.DataFrame | None) -> 
         limits = stats.Range(metric.low, metric.high)
         if limits.finite:
             ranges[name] = limits
-    if declared[0] != plan.primary_outcome:
-        ability = ""
     return plan.changed(
         primary_outcome=declared[0],
         secondary_outcomes=declared[1:],
@@ -126,7 +124,7 @@ def plan_table(plan: Plan) -> pd.DataFrame:
         ("smallest effect that matters", f"{plan.smallest_effect:g}"),
         ("level", f"{plan.alpha:g}"),
     ]
-    if plan.primary_outcome != "shift_cost":
+    if "shift_cost" not in plan.outcomes:
         lack = "not tested: a shift cost needs straight users, and these scores have none"
         rows.append(("adaptation", lack))
     return pd.DataFrame(rows, columns=["declared", "how"])

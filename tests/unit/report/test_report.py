@@ -5,7 +5,6 @@ import hashlib
 import re
 from functools import partial
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -19,7 +18,6 @@ from crs_lib.figures import base as registered
 from crs_lib.report import figure_tables, report, trace
 from crs_lib.report.compare import Comparison
 from crs_lib.simulate import SimulateConfig
-from crs_lib.stats.plan import Plan
 from tests.helpers import browser as chromium
 from tests.helpers import refused
 from tests.helpers.sample import scored, simulated
@@ -184,12 +182,9 @@ def test_a_function_and_a_policy_are_compared_with_every_baseline_and_without_ab
     assert set(found.by_type["system"]) == {"Fixed", "Clings", "tracker", "bm25"}
     assert found.shifts["primary"].all()
     # One film for everybody loses nothing at a shift: that is no adaptation.
-    told = " ".join(found.verdict)
     assert "its shift cost says nothing" in found.verdict[0]
-    assert "Fixed and tracker are not compared: the gain of Fixed is below 0.1." in told
-    assert "Fixed adapts" not in told
-    assert any(one.startswith("tracker adapts better than Clings") for one in found.verdict)  # what clings
-    assert "loses" in found.verdict[1]
+    assert "Fixed adapts" not in " ".join(found.verdict)
+    assert found.verdict[2] == "tracker and Fixed: too few users for a verdict: 24 (it takes 100)."
 
 
 @pytest.mark.parametrize(("voices", "marked"), [(["A", "A"], True), (["polite", "terse"], False)])
@@ -233,31 +228,6 @@ def test_a_name_is_checked_and_in_the_files_and_its_spec_in_the_manifest():
     made("named", 2)
     assert {talk.model_name for talk in simulate.iter_dialogues("named")} == {"Ours", "sticky"}
     assert "Ours=tracker" in runs.entry("movies", "named", "simulate")["parameters"]["systems"]
-
-
-def verdict_of(difference, spread, n, seed=1):
-    draw = np.random.default_rng(seed)
-    base = draw.normal(0.3, 0.05, n)
-    frame = pd.DataFrame({
-        "system": np.repeat(["Ours", "tracker"], n), "scenario": [*range(n)] * 2,
-        "shift_cost": np.concatenate([base + draw.normal(difference, spread, n), base]),
-    })  # fmt: skip
-    plan = Plan(
-        primary_outcome="shift_cost", contrasts=(("Ours", "tracker"),), smallest_effect=0.05,
-        lower_is_better=("shift_cost",), resamples=200,
-    )  # fmt: skip
-    one = Comparison("made-up", ("Ours",), ("tracker",), plan)
-    able = frame.rename(columns={"system": "model"}).assign(straight_gain=0.8)
-    one.__dict__.update(tests=crs_lib.stats.ladder(frame, plan), shifts=able)
-    return next(text for text in one.verdict if "Ours" in text and "tracker" in text)
-
-
-@pytest.mark.parametrize(("difference", "spread", "n", "says"), [
-    (0.2, 0.1, 40, "tracker adapts better than Ours"), (-0.2, 0.1, 40, "Ours adapts better than tracker"),
-    (0.0, 0.01, 40, "equally within"), (0.02, 0.3, 10, "not settled"),
-])  # fmt: skip
-def test_only_equivalence_is_called_equal(difference, spread, n, says):
-    assert says in verdict_of(difference, spread, n)
 
 
 def test_a_comparison_needs_a_system_and_two_users_and_a_function_that_raises_names_its_line():
