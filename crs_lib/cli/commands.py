@@ -180,10 +180,29 @@ def _parse(parser: ArgumentParser, kind: type[Command], words: Sequence[str]) ->
     values = {}
     for name, text in texts.items():
         value = text
-        if options[name].several and options[name].items != _PAIRS and name not in kind.positional:
-            value = ",".join(text)
+        if isinstance(text, list) and options[name].several and options[name].items != _PAIRS:
+            value = _parts(text)
         values[name] = typed(options[name], value)
     return values
+
+
+def _parts(words: Sequence[str]) -> list[str]:
+    """The items of a list, given as words or between commas; a file or a spec may hold commas itself."""
+    parts: list[str] = []
+    for word in words:
+        if ":" in word or _is_there(word):
+            parts.append(word)
+        else:
+            parts += [part.strip() for part in word.split(",") if part.strip()]
+    return parts
+
+
+def _is_there(word: str) -> bool:
+    """Whether a word names a file or folder."""
+    try:
+        return Path(word).exists()
+    except (OSError, ValueError):  # a name that is too long, or none
+        return False
 
 
 def _last_of_a_list(texts: Mapping[str, Any], kind: type[Command]) -> str:
@@ -196,6 +215,8 @@ def _last_of_a_list(texts: Mapping[str, Any], kind: type[Command]) -> str:
 
 def typed(setting: Setting, value: Any) -> Any:
     """A text from the command line read as the type of a field, or itself, which the class then refuses."""
+    if isinstance(value, list) and setting.items != _PAIRS:
+        return [_item(setting, part) for part in value]
     if not isinstance(value, str):
         return value
     if Path in setting.kinds:
@@ -205,10 +226,18 @@ def typed(setting: Setting, value: Any) -> Any:
             return safety.loads(value or "{}", setting.name)
         if not setting.several:
             return TypeAdapter(setting.kind).validate_python(value)
-        kind = TypeAdapter(setting.items[0])
-        parts = [part.strip() for part in value.split(",")]
-        return [kind.validate_python(part) for part in parts if part]
+        return [_item(setting, part) for part in _parts([value])]
     except (InputError, ValidationError):
+        return value
+
+
+def _item(setting: Setting, value: Any) -> Any:
+    """An item of a list as the type of its field, or itself, which the class then refuses."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return TypeAdapter(setting.items[0]).validate_python(value)
+    except ValidationError:
         return value
 
 

@@ -28,8 +28,8 @@ class Compare(Command):
     """NAME=SPEC, e.g. Ours=python:my_system:MySystem or Ours=http://127.0.0.1:8765/reply"""
     against: tuple[str, ...] = ("tracker", "bm25")
     """baselines"""
-    n: int = 72
-    """the most scenarios; fewer where the intervals are narrow before"""
+    n: int = 120
+    """users; a verdict takes 100, and the same command with more continues"""
     plan: str = "movies"
     """whose smallest effect counts, notebooks/plans/<plan>.yaml"""
     fields: str = ""
@@ -42,7 +42,10 @@ class Compare(Command):
         comparison = compare(self.systems, **own, **settings)
         for sentence in comparison.verdict:
             print(f"- {sentence}")
-        print(f"\npage: {paths.shown(comparison.page)}   open it in a browser")
+        if comparison.since:
+            again = "--run NAME asks anew a system whose program changed where we cannot see it"
+            print(f"\nnothing changed since {comparison.since}: this is the page as it was; {again}")
+        print(f"\npage: {paths.from_here(comparison.page)}   open it in a browser")
 
 
 class Leaderboard(Command):
@@ -71,6 +74,8 @@ class Systems(Command):
 
         groups: dict[str, list[str]] = {"Policies": [], "Language models": [], "Programs of your own": []}
         for system in SYSTEMS:
+            if system.facts.get("hidden"):
+                continue
             heading = "Policies"
             if system.facts.get("llm"):
                 heading = "Language models"

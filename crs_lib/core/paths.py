@@ -160,3 +160,8 @@ def shown(path: Path) -> str:
     if real.is_relative_to(here):
         return real.relative_to(here).as_posix()
     return path.as_posix()
+
+
+def from_here(path: Path) -> str:
+    """The path as it can be opened from the current folder."""
+    return Path(os.path.relpath(path)).as_posix()

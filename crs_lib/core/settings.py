@@ -66,6 +66,7 @@ class Registry(Generic[T]):
     named ``first`` before the others, so that a new one needs no entry in any list; then the clients' modules
     for this kind. ``words`` gives further facts of members, by name, that stand in a file of texts. Members
     with the fact ``place`` (a number) come first, in its order; then the others as they were registered.
+    Those with the fact ``hidden`` work and are not listed.
     """
 
     def __init__(
@@ -143,7 +144,8 @@ class Registry(Generic[T]):
     def get(self, spec: str) -> Entry[T]:
         """The member that a spec names (up to its first colon); InputError with a suggestion for none."""
         if spec not in self:
-            raise unknown(self.kind, spec, self.names())
+            public = [entry.name for entry in self if not entry.facts.get("hidden")]
+            raise unknown(self.kind, spec, public)
         return self._entries[spec.partition(":")[0]]
 
     def create(self, spec: str, /, **options: Any) -> T:
@@ -185,7 +187,7 @@ class Registry(Generic[T]):
         import pandas as pd  # takes longer than the rest of a command that lists nothing
 
         rows = [{"name": entry.name, "summary": entry.summary, **entry.facts} for entry in self]
-        return pd.DataFrame(rows).drop(columns=["place", "parse"], errors="ignore")
+        return pd.DataFrame(rows).drop(columns=["place", "parse", "hidden"], errors="ignore")
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 import hashlib
 import itertools
 import json
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,26 +13,29 @@ from typing import Any
 import pandas as pd
 from markupsafe import escape
 
+import crs_lib
 from crs_lib import evaluate, runs, simulate, stats
 from crs_lib.catalog import sources
 from crs_lib.core import paths, prompts, tables
 from crs_lib.core.dialogue import Pair
-from crs_lib.core.errors import InputError
+from crs_lib.core.errors import InputError, did_you_mean
 from crs_lib.core.text import listing
 from crs_lib.figures import NoDataError
 from crs_lib.metrics.base import PRIMARY
 from crs_lib.notebooks.look import heading
-from crs_lib.report import findings, statistics
-from crs_lib.report.page import Mean, Section, bullets, document, figure, quiet, table
+from crs_lib.report import findings, models, statistics
+from crs_lib.report.models import Heard
+from crs_lib.report.page import Mean, Section, bullets, document, figure, quiet, table, verbatim
+from crs_lib.runs import folder
 from crs_lib.simulate.scenarios import FRESH_TURNS
 from crs_lib.stats.design import GAIN
-from crs_lib.stats.estimate import ENOUGH, NOT_COMPARED
+from crs_lib.stats.estimate import NOT_COMPARED
 from crs_lib.stats.plan import Plan
 from crs_lib.systems.base import SYSTEMS, named
 from crs_lib.systems.channels import FUNCTIONS
 from crs_lib.systems.programs import identity
 
-STEP = 24  # scenarios that a comparison grows by: each of the twelve voices twice
+STAGE = "compare"  # of the run, in its manifest
 TURNS = 10  # of a session: the first shift comes at turn 4 to 6, and its window ends three turns later
 BASELINES = ("tracker", "bm25")
 SHOWN = tuple(
@@ -39,6 +43,7 @@ SHOWN = tuple(
 )
 _PACKAGE = Path(__file__).resolve().parents[1]
 _SOURCES = (".py", ".txt", ".toml", ".wording")  # files of this package that a score may depend on
+_DRAWN = ("model", "session_id", "straight_gain", "shift_cost")  # what the figure shows of a shift
 _WORST = 3  # conversations on the page
 _NARROW = 8  # columns of quantities that a notebook has room for
 _ONE_VOICE = "All users speak with one voice: no interval holds what other words would change."
@@ -50,14 +55,30 @@ System = str | Callable[[list[dict[str, str]]], object]
 class Comparison:
     """A finished comparison: frames as properties, a verdict in sentences, a page at ``page``.
 
-    ``ours`` and ``against`` are names of systems of the run ``run``. In a notebook it shows its verdict and
-    its table.
+    ``ours`` and ``against`` are names of systems of the run ``run``, ``settings`` what decides the page. In a
+    notebook it shows its verdict, its table and where the page lies. ``since`` is the date of a page
+    that was there already.
     """
 
     run: str
     ours: tuple[str, ...]
     against: tuple[str, ...]
     plan: Plan
+    settings: Mapping[str, Any]
+    since: str = ""
+
+    def stored(self) -> str:
+        """The date of a page that was made of the same and is as it was written; empty for none."""
+        page = runs.entry(simulate.STUDY, self.run, STAGE)
+        same = page.get("status") == "finished" and page["parameters"] == self._parameters()
+        if not same or page["outputs"].get(self.page.name) != _digest_of(self.page):
+            return ""
+        return str(page["ended"])[:10]
+
+    def _parameters(self) -> dict[str, Any]:
+        """What decides the page, for the manifest."""
+        parameters = {**self.settings, "ours": self.ours, "against": self.against, "plan": self.plan.values()}
+        return dict(json.loads(json.dumps(tables.finite(parameters))))
 
     @property
     def page(self) -> Path:
@@ -78,7 +99,10 @@ class Comparison:
             cells[str(row.model), row.metric] = Mean(row.mean, row.low, row.high)
         rows = []
         for name in (*self.ours, *self.against):
-            rows.append([name, *(cells.get((name, metric)) for metric in SHOWN)])
+            own: list[str | Mean | None] = [name]
+            for metric in SHOWN:
+                own.append(None if name in self.silent else cells.get((name, metric)))
+            rows.append(own)
         return pd.DataFrame(rows, columns=["system", *SHOWN])
 
     @cached_property
@@ -88,9 +112,26 @@ class Comparison:
         return stats.battery(scores, self.plan)
 
     @cached_property
+    def heard(self) -> list[Heard]:
+        """What was recognised in the replies of every system, one's own first."""
+        failed = [row["model"] for row in simulate.failed_sessions(self.run)]
+        titles = [film.title for film in evaluate.catalog_of(self.run).items]
+        rows = {row.system: row for row in models.heard(simulate.iter_dialogues(self.run), titles, failed)}
+        return [rows.get(name, Heard(name)) for name in (*self.ours, *self.against)]
+
+    @cached_property
+    def silent(self) -> set[str]:
+        """The systems of which no reply names a film of the catalogue: nothing of them is scored."""
+        return {row.system for row in self.heard if row.silent}
+
+    @cached_property
     def effects(self) -> pd.DataFrame:
         """A row a contrast: paired difference in gain after a change, p, and what this n can decide."""
         pairs = statistics.confirmatory(self.tests.pairwise)
+        sizes = self.tests.effects
+        for name in ("d_z", "rank_biserial"):
+            size = sizes[sizes["effect"] == name].set_index(["a", "b"])["estimate"]
+            pairs[name] = [size.get((pair.a, pair.b)) for pair in pairs.itertuples()]
         power = self.tests.power
         if "detectable_effect" not in power:
             return pairs
@@ -109,10 +150,18 @@ class Comparison:
 
     @cached_property
     def verdict(self) -> list[str]:
-        """A sentence for each system of one's own, for each contrast, and for what this n can decide."""
-        sentences = [self._gains(name) for name in self.ours]
-        sentences += self.tests.adaptation["sentence"].tolist()
-        sentences.append(self._decides())
+        """What was not recognised or failed; then a sentence for each system of one's own, for each contrast
+        between systems that name films, and for what this n can decide.
+        """
+        sentences = []
+        for row in self.heard:
+            sentences += _unheard(row)
+        sentences += [self._gains(name) for name in self.ours if name not in self.silent]
+        for row in self.tests.adaptation.to_dict("records"):
+            if self.silent.isdisjoint((row["ahead"], row["behind"])):
+                sentences.append(str(row["sentence"]))
+        if not self.silent.issuperset(self.ours):
+            sentences.append(self._decides())
         if len(set(self.shifts.get("voice", ()))) == 1:
             sentences.append(_ONE_VOICE)
         return sentences
@@ -130,10 +179,13 @@ class Comparison:
         for row in compared.itertuples():
             parts.append(f"{row.detectable_effect:.2f} between {row.a} and {row.b}")
         needed = compared["sessions_needed"].max()
-        takes = "more than is practical" if pd.isna(needed) else f"up to {needed:.0f} users"
+        smallest = f"a difference of {self.plan.smallest_effect:g}"
+        takes = f"to settle {smallest} takes more users than is practical"
+        if pd.notna(needed):
+            takes = f"ask --n {needed:.0f} to settle {smallest}"
         return (
             f"With {int(compared['n'].min())} users this run finds differences of {listing(parts)} "
-            f"with {self.plan.power:.0%} power; {self.plan.smallest_effect:g} takes {takes}."
+            f"with {self.plan.power:.0%} power; {takes}."
         )
 
     def _gains(self, name: str) -> str:
@@ -176,30 +228,63 @@ class Comparison:
         return pd.DataFrame(rows, columns=["session", "turn", "user", self.ours[0], best])
 
     def __repr__(self) -> str:
-        return "\n".join(self.verdict)
+        return "\n".join([*self.verdict, f"page: {paths.from_here(self.page)}"])
 
     def _repr_html_(self) -> str:
         quantities = self.quantities.iloc[:, :_NARROW].rename(columns=heading)
-        return bullets(self.verdict) + table(quantities)
+        return bullets(self.verdict) + table(quantities) + quiet(f"page: {paths.from_here(self.page)}")
 
     def write(self) -> Path:
         """Write the page; the same run gives the same bytes."""
+        page = self._document()
+        with runs.stage(simulate.STUDY, self.run, STAGE, self._parameters(), fixed=False) as stage:
+            return tables.write_whole(stage.path(self.page.name), page)
+
+    def _document(self) -> str:
         words = prompts.lists("movies/pages")["compare"]
         title = f"{listing(self.ours)} against {listing(self.against)}"
-        lead = words["lead"].format(n=self.shifts["session_id"].nunique())
-        page = document(title, words["asked"], str(escape(lead)), self._sections())
-        with runs.only_one(self.page.parent):
-            return tables.write_whole(self.page, page)
+        lead = words["lead"].format(asked=self.settings["n"], n=self.shifts["session_id"].nunique())
+        return document(title, words["asked"], str(escape(lead)), self._sections(), script="copy.js")
+
+    @property
+    def command(self) -> str:
+        """The command that makes this page, where its systems are no functions of Python."""
+        values = self.settings
+        systems = values["systems"][: len(self.ours)]
+        words = ["crs", "compare", *systems, "--against", *values["systems"][len(self.ours) :]]
+        catalog, _, fields = values["catalog"].partition(sources.PLUS)
+        options = {"n": values["n"], "catalog": catalog, "fields": fields, "seed": values["seed"]}
+        options["voices"] = values["voices"]
+        for name, value in options.items():
+            if value:
+                words += [f"--{name}", str(value)]
+        return shlex.join(words)
+
+    def made_of(self) -> pd.DataFrame:
+        """When and how the page was made: date, command, versions, users, seed, as two columns."""
+        entry = runs.entry(simulate.STUDY, self.run, "simulate")
+        versions = ", ".join(f"{name} {version}" for name, version in folder.versions().items())
+        rows = {
+            "date": str(entry.get("ended", ""))[:10],
+            "command": self.command,
+            "run": self.run,
+            "users": str(self.settings["n"]),
+            "seed": str(self.settings["seed"]),
+            "versions": f"crs_lib {crs_lib.__version__}, {versions}",
+        }
+        return pd.DataFrame(rows.items(), columns=["what", "is"])
 
     def _sections(self) -> Iterator[Section]:
         """The parts of the page: what each shows, in a quiet sentence, above it."""
         words = prompts.lists("movies/pages")["compare"]
         notes = {}
-        for name in ("quantities", "effects", "types", "worst"):
+        for name in ("recognised", "quantities", "effects", "types", "worst"):
             notes[name] = quiet(words[name].format(plan=self.plan, ours=self.ours))
         quantities = table(self.quantities.rename(columns=heading))
         effects = table(self.effects.rename(columns=heading))
+        recognised = pd.DataFrame([row._asdict() for row in self.heard]).rename(columns=heading)
         yield Section("Verdict", "verdict", bullets(self.verdict))
+        yield Section("What was recognised", "recognised", notes["recognised"] + table(recognised))
         yield Section("Gain and cost", "quantities", notes["quantities"] + self._plane() + quantities)
         yield Section("Paired differences in gain after a change", "effects", notes["effects"] + effects)
         yield Section("By type of shift", "types", notes["types"] + table(self.by_type))
@@ -208,20 +293,43 @@ class Comparison:
         yield Section("Conversations to read", "worst", notes["worst"] + table(self.worst()))
         steps = [step.replace("RUN", self.run) for step in words["next"]]
         yield Section("What to do next", "next", bullets(steps))
+        cite = words["cite"].replace("VERSION", crs_lib.__version__)
+        yield Section("How it was made", "made", table(self.made_of()) + verbatim(cite))
 
     def _plane(self) -> str:
         try:
-            return figure("ability_adaptation", self.shifts)
+            return figure("ability_adaptation", self.shifts, data=self.shifts[list(_DRAWN)])
         except NoDataError:
             return ""
 
 
+def _unheard(row: Heard) -> list[str]:
+    """What is said of a system first: that nothing was recognised and what to do, and what failed."""
+    sentences = []
+    if row.failed:
+        left_out = f"{row.failed} sessions of {row.system} failed and are left out"
+        sentences.append(f"{left_out}; the reasons are in failed_sessions.csv.")
+    if not row.silent or not row.replies:
+        return sentences
+    remedy = "name films by their ids or titles: crs catalog export --out films.jsonl lists them"
+    if row.empty == row.replies:
+        remedy = "its replies are empty: see what it is sent, docs/your-system.md"
+    elif row.examples:
+        remedy = f"it named {row.examples}; {remedy}"
+    nothing = f"None of {row.replies:,} replies of {row.system} names a film of the catalogue"
+    return [*sentences, f"{nothing}, so it has no gain: {remedy}."]
+
+
+def _digest_of(path: Path) -> str:
+    """The digest of a file; empty where there is none."""
+    return tables.sha256(path) if path.is_file() else ""
+
+
 def compare(
-    systems: Mapping[str, System] | Sequence[str],
+    systems: Mapping[str, System] | Sequence[str] | str,
     *,
-    against: Sequence[str] = BASELINES,
+    against: Sequence[str] | str = BASELINES,
     n: int = 120,
-    width: float = 0.1,
     run: str = "",
     catalog: str = sources.SAMPLE,
     fields: str = "",
@@ -237,19 +345,17 @@ def compare(
 
     Parameters
     ----------
-    systems : mapping or sequence of str
+    systems : mapping, sequence of str or str
         Names to specs or to functions ``messages -> text, list of films or answer``; or ``NAME=SPEC``.
-    against : sequence of str
-        The baselines.
+    against : sequence of str or str
+        The baselines, also between commas.
     n : int
-        The most scenarios. Their number grows in steps of ``STEP`` until there are enough for a verdict (100)
-        and the 95 % intervals of all contrasts are at most ``width`` wide (in units of gain) or ``n``
-        is reached, never on what they show.
-    width : float
-        As ``n``.
+        The number of users, at least 2; a verdict takes 100. The same call with a larger ``n`` continues its
+        run; a run that has more users already is shown with all of them.
     run : str
-        The run's name. The same call continues its run, also with a larger ``n``; a changed system or library
-        gets a run of its own unless ``run`` names one.
+        The run's name. By default it follows from all that decides its conversations (systems with their
+        code, the catalogue's content, fields, voices, seed, settings, this library), so that the same call
+        gives its page at once and a changed system gets a run of its own.
     catalog, fields, voices, plan, seed, turns, workers, llm
         As notebook 03 takes them; ``plan`` is the declared analysis.
     progress : bool
@@ -263,39 +369,41 @@ def compare(
     Raises
     ------
     InputError
-        For what is no system.
+        For what is no system, a system against itself, fields whose words cannot be read back.
     RunError
         For a system that fails.
     """
     specs = _specs(systems)
     if n < 2 or not specs:
         raise InputError(f"n is {n} and systems is {specs}; give an n of at least 2 and at least one system")
+    ours = tuple(named(spec)[0] for spec in specs)
+    baselines = _baselines(against, ours)
     settings: dict[str, Any] = {
-        "systems": [*specs, *against],
+        "systems": [*specs, *baselines],
         "catalog": sources.with_fields(catalog, fields),
         "voices": voices,
         "seed": seed,
         "n_turns": turns,
         "llm": dict(llm or {}),
     }
-    name = run or f"compare-{_digest(settings)}"
-    ours = tuple(named(spec)[0] for spec in specs)
-    baselines = tuple(named(spec)[0] for spec in against)
-    contrasts = tuple(itertools.product(ours, baselines))
-    declared = statistics.plan_for(plan, ours + baselines).changed(contrasts=contrasts)
-    for size in range(min(STEP, n), n + STEP, STEP):
-        config = simulate.SimulateConfig(run=name, n_sessions=min(size, n), workers=workers, **settings)
-        simulate.simulate(config, progress=progress)
-        evaluate.evaluate(evaluate.EvaluateConfig(run=name, workers=workers))
-        comparison = Comparison(name, ours, baselines, declared)
-        tests = comparison.tests.declared
-        if size >= ENOUGH and (tests["high"] - tests["low"]).max(skipna=False) <= width:
-            break
-    comparison.write()
-    return comparison
+    digest = _digest(settings)
+    name = run or f"compare-{digest}"
+    names = tuple(named(spec)[0] for spec in baselines)
+    contrasts = tuple(itertools.product(ours, names))
+    declared = statistics.plan_for(plan, ours + names).changed(contrasts=contrasts)
+    simulated = runs.entry(simulate.STUDY, name, "simulate")
+    size = max(n, simulated.get("parameters", {}).get("n_sessions", 0))
+    made = Comparison(name, ours, names, declared, {**settings, "n": size, "digest": digest})
+    if made.stored():
+        return replace(made, since=made.stored())
+    config = simulate.SimulateConfig(run=name, n_sessions=size, workers=workers, **settings)
+    simulate.simulate(config, progress=progress)
+    evaluate.evaluate(evaluate.EvaluateConfig(run=name, workers=workers))
+    made.write()
+    return made
 
 
-def _specs(systems: Mapping[str, System] | Sequence[str]) -> list[str]:
+def _specs(systems: Mapping[str, System] | Sequence[str] | str) -> list[str]:
     """The systems as ``NAME=SPEC``; functions are reached by their names."""
     specs = []
     if isinstance(systems, Mapping):
@@ -305,21 +413,46 @@ def _specs(systems: Mapping[str, System] | Sequence[str]) -> list[str]:
                 system = f"function:{name}"
             specs.append(f"{name}={system}")
         return specs
-    for spec in systems:
+    for spec in _listed(systems):
         if "=" not in spec and spec not in SYSTEMS:
+            hint = did_you_mean(spec, [system.name for system in SYSTEMS if not system.facts.get("hidden")])
             example = "Ours=python:my_system:MySystem; crs systems lists what there is"
-            raise InputError(f"{spec!r} is no system; give NAME=SPEC, e.g. {example}")
+            raise InputError(f"{spec!r} is no system{hint}; give NAME=SPEC, e.g. {example}")
         specs.append(spec)
     return specs
 
 
+def _listed(systems: Sequence[str] | str) -> list[str]:
+    """The systems of a list, or of a text between commas."""
+    return systems.split(",") if isinstance(systems, str) else list(systems)
+
+
+def _baselines(against: Sequence[str] | str, ours: Sequence[str]) -> list[str]:
+    """The baselines; InputError for a system that would be compared with itself."""
+    baselines = _listed(against)
+    if against == BASELINES:
+        baselines = [spec for spec in baselines if spec not in ours]
+    for spec in baselines:
+        name = named(spec)[0]
+        if name in ours:
+            others = [other for other in (*BASELINES, "popular") if other not in ours]
+            raise InputError(f"{name} cannot be compared with itself; give another: --against {others[0]}")
+    if not baselines:
+        raise InputError("there is no baseline; give one, e.g. --against bm25")
+    return baselines
+
+
 def _digest(settings: Mapping[str, Any]) -> str:
-    """Eight hexadecimal digits of the settings, of the programs and of this package as they are now."""
+    """Eight hexadecimal digits of the settings, of the programs, of the catalogue's content with its fields,
+    and of this package as they are now.
+    """
     programs = []
     for system in settings["systems"]:
         spec = named(system)[1]
         if spec in SYSTEMS and SYSTEMS.get(spec).facts.get("program"):
             programs.append(identity(spec))
+    catalog = sources.load(settings["catalog"])
+    films = sources.content_hash(catalog)
     files = [path for path in _PACKAGE.rglob("*") if path.suffix in _SOURCES]
-    parts = [settings, programs, tables.of_files(sorted(files))]
+    parts = [settings, programs, films, tables.of_files(sorted(files))]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:8]

@@ -1,21 +1,29 @@
 """What language models did in a run, as system, user or judge, and what their calls cost: small tables."""
 
+import difflib
 import math
-from collections.abc import Iterable
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from crs_lib import judge as judging
+from crs_lib.catalog.titles import without_year
 from crs_lib.core import prompts
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.tables import read_jsonl
+from crs_lib.core.text import fold
 from crs_lib.llm import calls
 from crs_lib.metrics.base import LOWER, SESSION, Metric, declare
 from crs_lib.report.figure_tables import call_log, draw
 from crs_lib.stats import Design, cluster_bootstrap_differences
 from crs_lib.systems.modes import copied_prompt
 
+_EXAMPLES = 3  # texts outside the catalogue that are shown
+_ID = re.compile(r"\S*\d\S*")
 _COPIED = "eight words of the instructions (docs/metrics.md)"
 declare(Metric("copied_prompt", "copied", SESSION, 0, 1, LOWER, _COPIED))
 
@@ -54,6 +62,64 @@ def _replies(talk: Dialogue) -> list[dict[str, object]]:
         texts.add(text)
         shown.update(films)
     return rows
+
+
+class Heard(NamedTuple):
+    """What was recognised in the replies of a system; ``examples`` are texts outside the catalogue, each with
+    its nearest title.
+    """
+
+    system: str
+    replies: int = 0
+    films: int = 0
+    other_texts: int = 0
+    unknown_ids: int = 0
+    empty: int = 0
+    failed: int = 0
+    examples: str = ""
+
+    @property
+    def silent(self) -> bool:
+        """Whether no reply names a film of the catalogue."""
+        return self.films == 0
+
+
+def heard(dialogues: Iterable[Dialogue], titles: Sequence[str], failed: Iterable[str] = ()) -> list[Heard]:
+    """What was recognised in the replies of each system, over whole sessions.
+
+    ``titles`` are the catalogue's; ``failed`` names the system of each session that failed. A text outside
+    the catalogue that is one word with a figure in it counts as an id.
+    """
+    counts: dict[str, Counter[str]] = {}
+    texts: dict[str, dict[str, None]] = {}
+    for talk in dialogues:
+        count = counts.setdefault(talk.model_name, Counter())
+        others = texts.setdefault(talk.model_name, {})
+        for pair in talk.pairs():
+            unknown = [str(text) for text in pair.system.meta.get("hallucinated_titles", ())]
+            ids = [text for text in unknown if _ID.fullmatch(text)]
+            count["replies"] += 1
+            count["films"] += len(pair.system.meta.get("rec_ids", ()))
+            count["empty"] += not pair.system.text.strip()
+            count["unknown_ids"] += len(ids)
+            count["other_texts"] += len(unknown) - len(ids)
+            others.update(dict.fromkeys(unknown))
+    for system in failed:
+        counts.setdefault(system, Counter())["failed"] += 1
+    rows = []
+    for system, count in counts.items():
+        examples = [_nearest(text, titles) for text in list(texts.get(system, ()))[:_EXAMPLES]]
+        rows.append(Heard(system, examples="; ".join(examples), **count))
+    return rows
+
+
+def _nearest(text: str, titles: Sequence[str]) -> str:
+    """A text in quotes with the title of the catalogue that is most like it, if any is like it."""
+    folded = {fold(title): title for title in titles}
+    near = difflib.get_close_matches(fold(without_year(text)), folded, 1)
+    if not near:
+        return f"“{text}” (no title like it)"
+    return f"“{text}” (nearest title: {folded[near[0]]})"
 
 
 def call_costs(name: str) -> pd.DataFrame:

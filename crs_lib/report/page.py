@@ -54,12 +54,13 @@ class Cell(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A figure inside a page: a PNG in base 64, and its caption as text form."""
+    """A figure inside a page: a PNG in base 64, its caption as text form, and its data as CSV in base 64."""
 
     name: str
     title: str
     png: str
     caption: str
+    csv: str = ""
 
 
 def read_part(name: str) -> Markup:
@@ -113,12 +114,17 @@ def inert(data: Mapping[str, Any]) -> Markup:
 
 
 def document(
-    title: str, asked: str, lead: str, sections: Iterable[tuple[str, str, str]], *styles: str
+    title: str,
+    asked: str,
+    lead: str,
+    sections: Iterable[tuple[str, str, str]],
+    *styles: str,
+    script: str = "",
 ) -> str:
-    """A page without scripts, its contents first.
+    """A page to read, its contents first.
 
     Sections are (title, anchor, HTML), those without HTML left out, ``lead`` is HTML. Its policy allows the
-    ``styles`` of this room and nothing else.
+    ``styles`` and the ``script`` of this room and nothing else.
     """
     shown = []
     for heading, anchor, body in sections:
@@ -129,6 +135,7 @@ def document(
         "report.html",
         title,
         sheets,
+        script=read_part(script) if script else "",
         allow="; img-src data:",
         asked=asked,
         lead=Markup(lead),
@@ -177,12 +184,24 @@ def table(frame: pd.DataFrame) -> Markup:
     return _block("table", frame)
 
 
-def figure(name: str, *frames: pd.DataFrame) -> Markup:
-    """A figure as a PNG inside the page, its caption as text form; NoDataError where it has no data."""
-    data = style.data(figures.make(name, *frames), "png", DPI)
-    png = base64.b64encode(data).decode("ascii")
+def figure(name: str, *frames: pd.DataFrame, data: pd.DataFrame | None = None) -> Markup:
+    """A figure as a PNG inside the page, its caption as text form; NoDataError where it has no data.
+
+    ``data`` is what it shows, to be downloaded as CSV.
+    """
+    picture = style.data(figures.make(name, *frames), "png", DPI)
+    csv = "" if data is None else _encoded(data.to_csv(index=False).encode())
     caption = registered.caption(name, *frames)
-    return _block("figure", Figure(name, registered.title(name), png, caption))
+    return _block("figure", Figure(name, registered.title(name), _encoded(picture), caption, csv))
+
+
+def _encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def verbatim(text: str) -> Markup:
+    """A text as it is written, line by line."""
+    return Markup("<pre>{}</pre>").format(text)
 
 
 def _rows(frame: pd.DataFrame) -> Iterator[list[Cell]]:

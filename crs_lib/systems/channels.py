@@ -45,6 +45,7 @@ class Channel:
     example: ClassVar[str]
     shared: ClassVar[bool] = False
     apart: ClassVar[bool] = True
+    hidden: ClassVar[bool] = False
 
     def __init__(self, argument: str, timeout: float, catalog: Any = None) -> None:
         """Open the line; raises LLMError where there can be none."""
@@ -176,6 +177,7 @@ class Function(Channel):
     argument = "a name of FUNCTIONS"
     example = "mine"
     shared = True
+    hidden = True
 
     def __init__(self, argument: str, timeout: float, catalog: Any = None) -> None:
         self.check_ready(argument)

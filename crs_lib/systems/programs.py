@@ -319,6 +319,7 @@ for _name, _channel in CHANNELS.items():
         _name,
         program=True,
         apart=_channel.apart,
+        hidden=_channel.hidden,
         argument=_channel.argument,
         example=_channel.example,
         parse=_channel.parsed,

@@ -12,7 +12,7 @@ from crs_lib.systems import base, policies, replies, tracker
 from crs_lib.systems.base import SYSTEMS, Draw, Items, SystemReply, Wishes, World, number, rank
 
 
-@SYSTEMS.register("polite")
+@SYSTEMS.register("polite", hidden=True)
 class _Polite(policies.Spoilt):
     """The oracle, but no film is ever shown twice."""
 
@@ -21,7 +21,7 @@ class _Polite(policies.Spoilt):
         return tuple(item for item in best if item not in self.seen)[: self.n]
 
 
-@SYSTEMS.register("confirm_shift")
+@SYSTEMS.register("confirm_shift", hidden=True)
 class _ConfirmShift(policies.Oracle):
     """The oracle, but a reply to changed constraints shows no film and asks whether they are meant."""
 
@@ -37,7 +37,7 @@ class _ConfirmShift(policies.Oracle):
         return SystemReply(f"{words} Is that what you mean?", (), self.state.constraints)
 
 
-@SYSTEMS.register("forgetful")
+@SYSTEMS.register("forgetful", hidden=True)
 class _Forgetful(policies.Spoilt):
     """Films for what the last utterance added, by the log, and by chance where it added nothing."""
 
@@ -52,7 +52,7 @@ class _Forgetful(policies.Spoilt):
         return self.best(added, {}, draw, self.n)
 
 
-@SYSTEMS.register("hedge3")
+@SYSTEMS.register("hedge3", hidden=True)
 class _HedgeThree(policies.Spoilt):
     """One film for each of the last three states; more for the present one where there are fewer states."""
 
@@ -64,7 +64,7 @@ class _HedgeThree(policies.Spoilt):
         return (*now[: self.n - len(others)], *others)
 
 
-@SYSTEMS.register("random_free")
+@SYSTEMS.register("random_free", hidden=True)
 class _RandomFree(policies.Random):
     """Films drawn uniformly, in every conversation others: what chance alone does to a measure."""
 
@@ -73,7 +73,7 @@ class _RandomFree(policies.Random):
         self._draws = partial(rng.stream, seed, "movies", "free", world.conversation)
 
 
-@SYSTEMS.register("stickyk", argument="a number of films", example="10", parse=number(1, 50))
+@SYSTEMS.register("stickyk", hidden=True, argument="a number of films", example="10", parse=number(1, 50))
 class _StickyK(policies.Sticky):
     """The list of the sticky policy, cut or lengthened to so many films: it clings the same."""
 
@@ -86,7 +86,7 @@ class _StickyK(policies.Sticky):
         return listed[: self.n]
 
 
-@SYSTEMS.register("pad_sticky", argument="a number of films", example="3", parse=number(2, 50))
+@SYSTEMS.register("pad_sticky", hidden=True, argument="a number of films", example="3", parse=number(2, 50))
 class PadSticky(_StickyK):
     """One film of the sticky policy, and others by chance."""
 
@@ -95,7 +95,7 @@ class PadSticky(_StickyK):
         return policies.padded(first, self.n - 1, self.world, draw)
 
 
-@SYSTEMS.register("sandbag_sticky")
+@SYSTEMS.register("sandbag_sticky", hidden=True)
 class _SandbagSticky(policies.Sticky):
     """The sticky policy, but it plays dumb where the first utterance names two values."""
 
@@ -121,12 +121,12 @@ class OneSlot(policies.Recommender):
         return super().choose(single, avoid, draw)
 
 
-@SYSTEMS.register("one_slot_sticky")
+@SYSTEMS.register("one_slot_sticky", hidden=True)
 class _OneSlotSticky(OneSlot, policies.Sticky):
     """The sticky policy's state, of which every reply serves one constraint."""
 
 
-@SYSTEMS.register("newest_wins")
+@SYSTEMS.register("newest_wins", hidden=True)
 class _NewestWins(policies.Recommender):
     """Takes every value that is named for wanted, also one that is given up; the newest of a field counts."""
 

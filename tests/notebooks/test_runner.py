@@ -248,3 +248,11 @@ def test_nbval_finds_the_one_output_that_changed_in_a_refreshed_notebook(tmp_pat
         capture_output=True, text=True, check=False, cwd=paths.ROOT,
     )  # fmt: skip
     assert done.returncode == 1 and "1 failed, 7 passed" in done.stdout
+
+
+@pytest.mark.subprocess
+def test_the_first_notebook_runs_twice(tmp_path):
+    values = {"sessions": 2, "users": 6}
+    for name in ("one.ipynb", "two.ipynb"):
+        notebooks.run("00_start", values, tmp_path / name)
+    assert (tmp_path / "two.ipynb").is_file()

@@ -2,7 +2,9 @@
 
 import base64
 import hashlib
+import itertools
 import re
+from dataclasses import replace
 from functools import partial
 
 import pandas as pd
@@ -16,7 +18,6 @@ from crs_lib.core.errors import RunError
 from crs_lib.figures import NoDataError, style
 from crs_lib.figures import base as registered
 from crs_lib.report import figure_tables, report, trace
-from crs_lib.report.compare import Comparison
 from crs_lib.simulate import SimulateConfig
 from tests.helpers import browser as chromium
 from tests.helpers import refused
@@ -184,12 +185,13 @@ def test_a_function_and_a_policy_are_compared_with_every_baseline_and_without_ab
     # One film for everybody loses nothing at a shift: that is no adaptation.
     assert "its shift cost says nothing" in found.verdict[0]
     assert "Fixed adapts" not in " ".join(found.verdict)
-    assert found.verdict[2] == "tracker and Fixed: too few users for a verdict: 24 (it takes 100)."
+    n = found.effects["n"].iloc[0]
+    assert found.verdict[2] == f"tracker and Fixed: too few users for a verdict: {n} (it takes 100)."
 
 
 @pytest.mark.parametrize(("voices", "marked"), [(["A", "A"], True), (["polite", "terse"], False)])
 def test_a_run_on_one_voice_is_marked_so(found, voices, marked):
-    one = Comparison(found.run, found.ours, found.against, found.plan)
+    one = replace(found)
     places = range(len(found.shifts))
     one.__dict__["shifts"] = found.shifts.assign(voice=[voices[place % 2] for place in places])
     assert ("All users speak with one voice" in one.verdict[-1]) == marked
@@ -204,11 +206,112 @@ def test_the_page_stands_alone_and_is_the_same_again_and_the_same_call_continues
     assert page.index("Verdict") < page.index("Gain and cost") < page.index("What to do next")
     assert len(found.worst()["session"].unique()) == 3
     assert found.write().read_text(encoding="utf-8") == page
-    before = runs.entry("movies", "compare-unit", "simulate")["counts"]["sessions"]
-    again = compared(n=26, width=0.001)
-    assert before == 4 * 24
-    assert runs.entry("movies", "compare-unit", "simulate")["counts"]["sessions"] == 4 * 26
-    assert again.shifts["session_id"].nunique() >= found.shifts["session_id"].nunique()
+
+
+def sessions_of(run):
+    return runs.entry("movies", run, "simulate")["counts"]["sessions"]
+
+
+def test_the_same_call_gives_its_page_at_once_and_a_larger_n_continues():
+    call = partial(crs_lib.compare, "sticky", against="popular,bm25", progress=False)
+    first = call(n=3)
+    page = first.page.read_bytes()
+    made_at = runs.entry("movies", first.run, "simulate")["started"]
+    again = call(n=3)
+    assert first.since == ""
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", again.since)
+    assert again.page.read_bytes() == page
+    assert runs.entry("movies", first.run, "simulate")["started"] == made_at
+    for n in (4, 6):
+        assert call(n=n).run == first.run
+        assert sessions_of(first.run) == 3 * n
+    assert call(n=3).page == first.page
+    assert sessions_of(first.run) == 3 * 6
+    assert crs_lib.compare(["sticky"], against=["popular", "bm25"], n=3).run == first.run
+
+
+SYSTEM = """class Own:
+    def __init__(self, catalog):
+        self.title = next(iter(catalog.export()))["title"]
+
+    def reply(self, request):
+        return {"reply": f"Have a look at {self.title}."}
+"""
+EDITS = {
+    "own_system.py": ("Have a look at", "How about"),
+    "books.csv": ("Roger Ackroyd", "Robert Ackroyd"),
+    "fields.yaml": ("weight: 3", "weight: 2"),
+}
+
+
+def test_an_edit_of_the_system_the_catalogue_or_the_fields_gives_a_run_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_system.py").write_text(SYSTEM)
+    for sample, file in (("books.csv", "books.csv"), ("books.yaml", "fields.yaml")):
+        (tmp_path / file).write_text((paths.samples() / sample).read_text(encoding="utf-8"), encoding="utf-8")
+    call = partial(
+        crs_lib.compare,
+        ["Own=python:own_system:Own"],
+        against=["random"],
+        n=2,
+        catalog="books.csv",
+        fields="fields.yaml",
+        progress=False,
+    )
+    names = [call().run]
+    assert call().run == names[0]
+    for file, (old, new) in EDITS.items():
+        text = (tmp_path / file).read_text(encoding="utf-8")
+        assert old in text
+        (tmp_path / file).write_text(text.replace(old, new, 1), encoding="utf-8")
+        names.append(call().run)
+    assert len(set(names)) == 1 + len(EDITS)
+
+
+def test_a_comparison_that_was_stopped_continues_with_what_is_finished(monkeypatch):
+    def stops(messages):
+        if stopping and next(answered) > 40:
+            raise KeyboardInterrupt
+        return ["Metropolis (1927)"]
+
+    call = partial(
+        crs_lib.compare, {"Stops": stops}, against=["random"], n=6, run="compare-stops", progress=False
+    )
+    stopping, answered = True, itertools.count()
+    with pytest.raises(KeyboardInterrupt):
+        call()
+    finished = runs.entry("movies", "compare-stops", "simulate")["counts"]["done"]
+    stopping = False
+    call()
+    assert 0 < finished < sessions_of("compare-stops") == 12
+
+
+def test_a_system_whose_words_name_no_film_of_the_catalogue_gets_no_gain_but_what_to_do():
+    def elsewhere(messages):
+        return "Try “Metropole” (1927) or “Nosferatoo” (1922)."
+
+    found = crs_lib.compare({"Lost": elsewhere}, n=3, run="compare-lost", progress=False)
+    assert re.match(
+        r"None of \d+ replies of Lost names a film of the catalogue, so it has no gain: it named “",
+        found.verdict[0],
+    )
+    assert "(nearest title: Metropolis)" in found.verdict[0]
+    assert "crs catalog export" in found.verdict[0]
+    assert not any("Lost gains" in sentence for sentence in found.verdict)
+    assert found.quantities.set_index("system").loc["Lost"].isna().all()
+    page = found.page.read_text(encoding="utf-8")
+    assert page.index("None of") < page.index("<h2>What was recognised") < page.index("<h2>Gain and cost")
+
+
+@pytest.mark.parametrize("against", ["tracker", ["bm25", "tracker"]])
+def test_a_system_against_itself_is_refused(against):
+    refused(
+        "tracker cannot be compared with itself; give another: --against bm25",
+        crs_lib.compare,
+        "tracker",
+        against=against,
+    )
 
 
 @pytest.mark.parametrize("more", [{"n": 5}, {"n": 3, "systems": ("Ours=tracker", "sticky", "random")}])
