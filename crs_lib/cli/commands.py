@@ -190,7 +190,8 @@ def _parts(words: Sequence[str]) -> list[str]:
     """The items of a list, given as words or between commas; a file or a spec may hold commas itself."""
     parts: list[str] = []
     for word in words:
-        if ":" in word or _is_there(word):
+        is_command = ":" in word and " " in word  # exec:node mine.js a,b
+        if is_command or _is_there(word):
             parts.append(word)
         else:
             parts += [part.strip() for part in word.split(",") if part.strip()]
@@ -216,7 +217,7 @@ def _last_of_a_list(texts: Mapping[str, Any], kind: type[Command]) -> str:
 def typed(setting: Setting, value: Any) -> Any:
     """A text from the command line read as the type of a field, or itself, which the class then refuses."""
     if isinstance(value, list) and setting.items != _PAIRS:
-        return [_item(setting, part) for part in value]
+        return _items(setting, value)
     if not isinstance(value, str):
         return value
     if Path in setting.kinds:
@@ -226,19 +227,18 @@ def typed(setting: Setting, value: Any) -> Any:
             return safety.loads(value or "{}", setting.name)
         if not setting.several:
             return TypeAdapter(setting.kind).validate_python(value)
-        return [_item(setting, part) for part in _parts([value])]
+        return _items(setting, _parts([value]))
     except (InputError, ValidationError):
         return value
 
 
-def _item(setting: Setting, value: Any) -> Any:
-    """An item of a list as the type of its field, or itself, which the class then refuses."""
-    if not isinstance(value, str):
-        return value
+def _items(setting: Setting, parts: list[str]) -> Any:
+    """The items of a list as the type of its field; their text, which the class then refuses, for others."""
+    kind = TypeAdapter(setting.items[0])
     try:
-        return TypeAdapter(setting.items[0]).validate_python(value)
+        return [kind.validate_python(part) for part in parts]
     except ValidationError:
-        return value
+        return ",".join(parts)
 
 
 def _keep_apart(kind: type[Command], values: Mapping[str, Any]) -> None:
