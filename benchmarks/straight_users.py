@@ -9,8 +9,8 @@ The last result stands in docs/records/straight_users.csv.
 """
 
 import argparse
-from collections import Counter
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,10 +30,11 @@ from crs_lib.systems import base, policies
 from crs_lib.systems.base import SYSTEMS, Draw, Items, Wishes, World
 from crs_lib.validity import arms
 
+SYSTEMS_MEASURED = ("load", "sticky", "tracker", "oracle")
 TURNS = 8  # so few hold the first change and its window
 PER_STATEMENT = 0.12  # by how much Load's chance of a random list rises with each turn that holds a value
 PARTNER = "tracker"  # whose replies the users hear whose words are read
-READERS = {"counts": {}, "presence": {"binary": True}}  # of words and pairs of words
+READERS = ("counts", "presence")  # of words and pairs of words
 
 
 @SYSTEMS.register("load")
@@ -54,19 +55,28 @@ class Load(policies.Tracker):
         return super().choose(constraints, avoid, draw)
 
 
-def costs(world: World, config: SimulateConfig, n: int) -> pd.DataFrame:
-    """The shift cost of each system over the first ``n`` scenarios, a row a system."""
-    rows = []
+class Row(NamedTuple):
+    """A row of the table: what was measured of whom, with its interval where there is one, over how many."""
+
+    measure: str
+    of: str
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+def costs(world: World, config: SimulateConfig, n: int) -> list[Row]:
+    """Straight gain and shift cost of each system over the primary windows of the first ``n`` scenarios."""
+    scored = []
     for talk, scores in arms.scored(world, config, n):
-        rows.append((talk.model_name, scores.session["straight_gain"], scores.session["shift_cost"]))
-    frame = pd.DataFrame(rows, columns=["system", "straight gain", "shift cost"])
-    table = []
-    for system, values in frame.groupby("system", sort=False):
-        estimate = stats.mean_interval(values["shift cost"])
-        row = {"system": system, "straight gain": values["straight gain"].mean()}
-        row |= {"shift cost": estimate.value, "low": estimate.low, "high": estimate.high, "n": estimate.n}
-        table.append(row)
-    return pd.DataFrame(table)
+        scored.append({"system": talk.model_name, **scores.session})
+    rows = []
+    for system, sessions in pd.DataFrame(scored).groupby("system", sort=False):
+        for measure in ("straight_gain", "shift_cost"):
+            estimate = stats.mean_interval(sessions[measure].astype(float))
+            rows.append(Row(measure, str(system), estimate.value, estimate.low, estimate.high, estimate.n))
+    return rows
 
 
 def masked(world: World, text: str) -> str:
@@ -130,62 +140,60 @@ def windows(world: World, config: SimulateConfig, n: int) -> Iterator[Window]:
             yield Window(number, first, step.kind, (shifting, straight), words)
 
 
-def matching(found: list[Window], name: str) -> dict[str, Any]:
-    """How well the statements that both users plan match."""
+def matching(found: Sequence[Window], of: str) -> list[Row]:
+    """How well the statements that both users plan before a change match, and how many there are."""
     planned = np.array([window.planned for window in found])
     gaps = np.abs(planned[:, 0] - planned[:, 1])
-    row = {"windows": name, "n": len(found), "equal": (gaps == 0).mean(), "within one": (gaps <= 1).mean()}
-    return row | {"shifting": planned[:, 0].mean(), "straight": planned[:, 1].mean()}
+    values = {"planned as many": (gaps == 0).mean(), "planned as many, within one": (gaps <= 1).mean()}
+    values["statements of shifting users"], values["statements of straight users"] = planned.mean(axis=0)
+    return [Row(name, of, float(value), math.nan, math.nan, len(found)) for name, value in values.items()]
 
 
-def told_apart(found: list[Window], **options: Any) -> float:
-    """The AUC of a reader of words and pairs of words, trained on other scenarios."""
+def reactions(found: Sequence[Window]) -> list[Row]:
+    """How often both users insist or ask for a title before a first change."""
+    counts = np.array([[one.reactions for one in window.said] for window in found if window.said])
+    means = dict(zip(("shifting", "straight"), counts.mean(axis=0), strict=True))
+    return [Row(f"reactions of {arm} users", "first", mean, math.nan, math.nan, len(counts))
+            for arm, mean in means.items()]  # fmt: skip
+
+
+def told_apart(found: Sequence[Window], reader: str) -> float:
+    """The AUC of a reader of words and pairs of words (counts or presence), trained on other scenarios."""
     texts = []
     straight = []
     groups = []
     for window in found:
-        if window.said is None:
-            continue
-        for arm, one in enumerate(window.said):
+        for arm, one in enumerate(window.said or ()):
             texts.append(one.text)
             straight.append(arm)
             groups.append(window.scenario)
-    words = CountVectorizer(token_pattern=r"\w+|[?!.,:;]", ngram_range=(1, 2), min_df=5, **options)
-    reader = LogisticRegression(C=0.1, max_iter=500)
-    scores = cross_val_predict(
-        reader,
-        words.fit_transform(texts),
-        straight,
-        groups=groups,
-        cv=GroupKFold(5),
-        method="decision_function",
-    )
-    return stats.auc(scores, np.array(straight) == 1)
+    binary = reader == "presence"
+    words = CountVectorizer(token_pattern=r"\w+|[?!.,:;]", ngram_range=(1, 2), min_df=5, binary=binary)
+    features = words.fit_transform(texts)
+    folds = {"groups": groups, "cv": GroupKFold(5), "method": "decision_function"}
+    model = LogisticRegression(C=0.1, max_iter=500)
+    return stats.auc(cross_val_predict(model, features, straight, **folds), np.array(straight) == 1)
 
 
 def main() -> None:
-    """Print the tables."""
+    """Print the table."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("--seed", type=int, default=901)
     parser.add_argument("--scenarios", type=int, default=600)
-    parser.add_argument("--windows", type=int, default=2400)
+    parser.add_argument("--windows", type=int, default=2400, help="scenarios whose words are read")
     asked = parser.parse_args()
     catalog = sources.load()
     world = World(catalog, Grounder(catalog))
-    systems = ("load", "sticky", "tracker", "oracle")
-    config = SimulateConfig(systems=systems, n_turns=TURNS, seed=asked.seed)
-    print(costs(world, config, asked.scenarios).round(3).to_string(index=False))
-    whole = list(windows(world, config.changed(n_turns=20), asked.windows))
-    first = [window for window in whole if window.first]
-    later = [window for window in whole if not window.first]
-    rows = [matching(first, "first"), matching(later, "later, stated scope")]
-    print(pd.DataFrame(rows).round(3).to_string(index=False))
-    print("first changes:", dict(Counter(window.kind for window in first)))
-    reactions = np.array([[one.reactions for one in window.said] for window in first if window.said])
-    print("reactions a window, shifting and straight:", reactions.mean(axis=0).round(3))
-    for name, options in READERS.items():
-        print(f"AUC of a reader of {name}: {told_apart(first, **options):.3f}, n = {len(first)} an arm")
+    config = SimulateConfig(systems=SYSTEMS_MEASURED, n_turns=TURNS, seed=asked.seed)
+    rows = costs(world, config, asked.scenarios)
+    every = list(windows(world, config.changed(n_turns=20), asked.windows))
+    first = [window for window in every if window.first]
+    rows += matching(first, "first") + matching([one for one in every if not one.first], "later")
+    rows += reactions(first)
+    for reader in READERS:
+        rows.append(Row("AUC", reader, told_apart(first, reader), math.nan, math.nan, len(first)))
+    print(pd.DataFrame(rows).round(3).to_csv(index=False))
 
 
 if __name__ == "__main__":
