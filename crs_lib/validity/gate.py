@@ -44,6 +44,7 @@ _WORDS = {
 }
 _OF_TYPE = ", "  # "shift_cost, relax" is a metric at first shifts of a type
 _BY = ["model", "session_id"]
+_CONTROL = ("refine",)  # shifts that only add: no cost by design
 
 
 class GateConfig(Settings):
@@ -198,7 +199,8 @@ class Protocol:
         """Simulate and score the seeds of a part: a row an arm, system and scenario, a column a metric.
 
         ``scenario`` is "<seed>/<session>". What is finished already is kept. Of a ratio of means a scenario
-        has the linear part, so that the mean over scenarios is the ratio.
+        has the linear part, so that the mean over scenarios is the ratio. First refinements come from a
+        stratum of their own ("<seed>/refine/<session>"), as no default user refines first.
         """
         columns = _Columns(dict.fromkeys(demand.metric for demand in self.demands))
         frames = []
@@ -208,6 +210,13 @@ class Protocol:
             for arm in (SHIFT, NO_SHIFT):
                 scored = columns.read(batch.run_of(arm), workers, of_types=arm == SHIFT)
                 frames.append(scored.assign(arm=arm, scenario=f"{seed}/" + scored["session_id"]))
+            if columns.of_types:
+                stratum = batch.changed(
+                    run=f"{batch.run}-refine", shift_types=_CONTROL, arms=(SHIFT, *WINDOWS)
+                )
+                simulate.simulate(stratum, progress=False)
+                scored = columns.at_first_shifts(stratum.run, workers)
+                frames.append(scored.assign(arm=SHIFT, scenario=f"{seed}/refine/" + scored["session_id"]))
         frame = pd.concat(frames, ignore_index=True).rename(columns={"model": "system"})
         return columns.with_ratios(frame)
 
@@ -247,11 +256,12 @@ class _Columns:
             names.update(dict.fromkeys(parts))
         scored = evaluate.read(run, "results")[[*_BY, *names]].astype(dict.fromkeys(names, float))
         if of_types and self.of_types:
-            return scored.merge(self._at_first_shifts(run), how="left", on=_BY)
+            return scored.merge(self.at_first_shifts(run, workers), how="left", on=_BY)
         return scored
 
-    def _at_first_shifts(self, run: str) -> pd.DataFrame:
+    def at_first_shifts(self, run: str, workers: int) -> pd.DataFrame:
         """The values of metrics at first shifts of a type, a column a name ("shift_cost, relax")."""
+        evaluate.evaluate(evaluate.EvaluateConfig(run=run, workers=workers))
         shifts = evaluate.read(run, "shifts").drop_duplicates(_BY)
         values = shifts[_BY].copy()
         for name in self.of_types:

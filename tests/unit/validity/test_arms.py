@@ -3,23 +3,17 @@
 import itertools
 import re
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import pytest
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GroupKFold, cross_val_predict
 
-from crs_lib import simulate, systems
-from crs_lib.simulate import scenarios
+from benchmarks import straight_users
+from crs_lib import simulate
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.run import conversation_id
-from crs_lib.simulate.users import User
-from crs_lib.stats import auc
 from crs_lib.validity import arms, promises
 from tests.helpers import refused
-from tests.helpers.sample import GROUNDER, SAMPLE, WORLD
+from tests.helpers.sample import GROUNDER, WORLD
 
 
 def test_the_twin_has_its_own_run_and_no_shift():
@@ -80,103 +74,43 @@ def test_repetitions_are_found_whatever_their_marks(talks):
     assert not row["holds"]
 
 
-READER = "tracker"  # whose replies the users hear
-
-
-def masked(text):
-    """A text whose films and values are placeholders, so that only what is said of them is left."""
-    spans = [(title.start, title.end, " xtitle ") for title in GROUNDER.titles(text)]
-    for match in GROUNDER.audit(text):
-        inside = any(start < match.end and match.start < end for start, end, _ in spans)
-        if not match.rejected and not inside:
-            spans.append((match.start, match.end, " xvalue "))
-    for start, end, word in sorted(spans, reverse=True):
-        text = text[:start] + word + text[end:]
-    return text
-
-
-def received(plan, seed, until):
-    """All that a system is sent before a turn, and what it may count: one line, a word for each turn's place."""
-    user = User(SAMPLE, plan)
-    system = systems.base.create(READER, WORLD, seed, plan.session)
-    words = []
-    for turn in range(1, until):
-        utterance = user.speak(turn)
-        user.hear(system.reply(turn, utterance.text, {}).items)
-        spoken = re.findall(r"\w+|[?!.,]", masked(utterance.text).lower())
-        words += spoken
-        words += [f"t{turn}_{word}" for word in spoken]
-        words.append(f"length_{turn}_{len(spoken) // 3}")
-    return " ".join([*words, f"turns_{until}"])
-
-
-class Window(NamedTuple):
-    """What a system received of a user before a first shift: straight or not, how many values were named."""
-
-    scenario: str
-    text: str
-    straight: int
-    named: int
-
-
-def first_windows(choice, numbers, seed=31):
-    """The windows of both users at each first shift."""
+def first_windows(choice, n, seed=31):
+    """The first windows of ``n`` scenarios, and what both users said before them."""
     config = SimulateConfig(voices=choice, n_turns=8, seed=seed)
-    for number in numbers:
-        plan = simulate.scenario(WORLD, number, config)
-        event = next(iter(plan.events), None)
-        if event is None or event.type in ("refine", "return"):
-            continue
-        turn = event.turn
-        straight = scenarios.straight(SAMPLE, plan, turn)
-        for arm, user in enumerate((plan, straight)):
-            named = len(user.steps[turn - 2].state.constraints)
-            yield Window(f"{choice}{number}", received(user, seed, turn), arm, named)
-
-
-def told_apart(windows):
-    """The AUC of a reader trained on other scenarios, within the number of values named; pairs weigh the same."""
-    groups, texts, straight, named = map(np.array, zip(*windows, strict=True))
-    words = CountVectorizer(token_pattern=r"\S+", ngram_range=(1, 2), min_df=5, binary=True)
-    features = words.fit_transform(texts)
-    areas, weights = [], []
-    for stratum in np.unique(named):
-        rows = named == stratum
-        n = np.bincount(straight[rows], minlength=2)
-        if n.min() < 30:
-            continue
-        reader = LogisticRegression(C=0.05, max_iter=300)
-        folds = {"groups": groups[rows], "cv": GroupKFold(5), "method": "decision_function"}
-        score = cross_val_predict(reader, features[rows], straight[rows], **folds)
-        areas.append(auc(score, straight[rows] == 1))
-        weights.append(n.prod())
-    return float(np.average(areas, weights=weights)), np.bincount(straight)
+    found = straight_users.windows(WORLD, config, n)
+    return [window for window in found if window.first]
 
 
 @pytest.mark.full
 def test_a_reader_does_not_tell_straight_from_shifting_users():
-    """Of development voices; a switch keeps nothing, so these straight users ask openly and are told at once."""
-    area, windows = told_apart([w for w in first_windows("development", range(5400)) if w.named])
-    assert windows.min() >= 2000
-    assert 0.45 < area < 0.55
+    windows = first_windows("all", 2100)
+    assert len(windows) >= 2000
+    assert 0.45 < straight_users.told_apart(windows, "counts") < 0.55
 
 
 @pytest.mark.full
-def test_the_reader_finds_what_there_is_to_find():
-    """Users of set A begin with a genre, which straight users may never have wanted."""
-    area, _ = told_apart([window for window in first_windows("A", range(1500)) if window.named])
-    assert area > 0.57
+def test_a_reader_of_which_fields_are_named_finds_what_there_is_to_find():
+    """Whoever never wanted what the other gives up names fewer fields."""
+    assert straight_users.told_apart(first_windows("development", 600), "presence") > 0.8
 
 
 @pytest.mark.slow
 def test_an_open_beginning_gives_no_arm_away():
     begun = {0: [], 1: []}
-    for window in first_windows("development", range(300)):
-        if window.named == 1:
-            begun[window.straight].append("t1_xvalue" in window.text)
-    shifting, straight = np.mean(begun[0]), np.mean(begun[1])
-    assert shifting < 0.95
-    assert abs(shifting - straight) < 0.2
+    for window in first_windows("development", 150):
+        for arm, one in enumerate(window.said):
+            begun[arm].append(re.search(r"x(?!turn)", one.text.split("xturn")[0]) is not None)
+    assert 0.5 < np.mean(begun[0]) < 0.99
+    assert begun[0] == begun[1]
+
+
+@pytest.mark.slow
+def test_a_system_that_gets_worse_with_each_statement_is_charged_nothing():
+    config = SimulateConfig(systems=("load", "sticky"), n_turns=8, seed=31)
+    rows = straight_users.costs(WORLD, config, 60)
+    cost = {row.of: row.value for row in rows if row.measure == "shift_cost"}
+    assert abs(cost["load"]) < 0.08
+    assert cost["sticky"] > 0.1
 
 
 def test_conversation_ids_are_digits_that_never_come_twice():
