@@ -111,7 +111,9 @@ class HttpServer(Channel):
             self._check_no_error(answer)
             return self.read(answer, conversation)
         except (InputError, LookupError, TypeError, AttributeError, ValueError) as error:
-            fault = f"{self.url} answered like no {self.name}: {shorten(text, 300)}"
+            fault = f"{self.url} answered like no {self.name}: {shorten(' '.join(text.split()), 300)}"
+            if text.lstrip().startswith("data:"):
+                fault += "; it streams: let it answer whole"
             raise LLMError("garbled", fault, text) from error
 
     def posted(self, record: object, conversation: Conversation) -> str:

@@ -121,7 +121,7 @@ CHAT = [
     ({"error": {"message": "full", "type": "overloaded_error"}}, RETRIED),
     ({"object": "error", "message": "no such model", "code": 404}, "no such model (404)"),
     ({"choices": []}, "answered like no OpenAI-style assistant"),
-    ('data: {"choices": []}', "answered like no OpenAI-style assistant"),
+    ('data: {"choices": []}\n\ndata: [DONE]\n\n', "it streams: let it answer whole"),
 ]
 IEVALM = [
     ({"response": f"<think>{THOUGHT}</think>{GOOD}"}, FINE),

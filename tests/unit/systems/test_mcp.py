@@ -50,3 +50,48 @@ def test_an_agent_finds_films_through_two_tools_with_schemas_and_structured_resu
     assert unknown.is_error
     assert "did you mean 'metropolis-1927'" in unknown.content[0].text
     assert wrong.is_error
+
+
+# Rare arguments of agents: tool, arguments, and words of the refusal; none where the call is answered.
+RARE = [
+    ("search_films", {}, ""),
+    ("search_films", {"genre": ""}, ""),
+    ("search_films", {"genre": None}, ""),
+    ("search_films", {"genre": "COMEDY"}, ""),
+    ("search_films", {"genre": "cookery"}, ""),
+    ("search_films", {"year_from": 1990, "year_to": 1990}, ""),
+    ("search_films", {"without": []}, ""),
+    ("search_films", {"text": "a city of machines"}, ""),
+    ("search_films", {"text": 7}, ""),
+    ("search_films", {"year_from": 1999, "year_to": 1990}, "exchange them"),
+    ("search_films", {"year_from": "1990"}, "give a year as a whole number"),
+    ("search_films", {"year_from": 1990.5}, "give a year as a whole number"),
+    ("search_films", {"year_to": True}, "give a year as a whole number"),
+    ("search_films", {"genres": "war"}, "did you mean 'genre'"),
+    ("search_films", {"Genre": "war"}, "takes no 'Genre'"),
+    ("search_films", {"year": 1990}, "takes no 'year'"),
+    ("search_films", {"limit": 5}, "takes no 'limit'"),
+    ("search_films", {"genre": ["war"]}, "give one text"),
+    ("search_films", {"genre": {"is": "war"}}, "give one text"),
+    ("search_films", {"without": "war"}, "give a list of texts"),
+    ("search_films", {"without": [1]}, "give a list of texts"),
+    ("find_films", {}, "there is no tool 'find_films'"),
+    ("film", {"id": "metropolis-1927"}, ""),
+    ("film", {"id": "metropolis"}, "did you mean 'metropolis-1927'"),
+    ("film", {}, "film needs an id"),
+    ("film", {"id": 7}, "no film has the id '7'"),
+    ("film", {"id": "metropolis-1927", "year": 1927}, "film takes no 'year'"),
+    ("film", {"title": "Metropolis"}, "film takes no 'title'"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.subprocess
+def test_rare_arguments_are_answered_or_refused_in_one_sentence_that_the_agent_reads():
+    assert len(RARE) >= 25
+    _, results = asyncio.run(seen(*[(name, arguments) for name, arguments, _ in RARE]))
+    for (name, arguments, refusal), result in zip(RARE, results, strict=True):
+        text = result.content[0].text
+        assert bool(result.is_error) == bool(refusal), (name, arguments, text)
+        assert refusal in text
+        assert "\n" not in text
