@@ -37,6 +37,8 @@ REMEDIES: Mapping[str, Remedy] = {
     "too slow": "no",  # the program did not answer within the time-out
     "not started": "no",  # no such command, module or class
 }
+JsonForm = Literal["schema", "object", "none"]  # how a server is asked for JSON
+SystemForm = Literal["own", "merge"]  # whether the system message is one of its own, or in the user's first
 # Whether the call of this context may wait in the server for another of ours, which its time-out allows for.
 BEHIND: ContextVar[bool] = ContextVar("behind", default=False)
 DEFAULTS: Mapping[str, Any] = {"num_ctx": 8192, "num_predict": 512}
@@ -247,6 +249,10 @@ class Backend:
         """The tokens that the model was trained for at most; None where no server says. Raises LLMError."""
         return None
 
+    def abilities(self) -> frozenset[str] | None:
+        """What the model can do: "completion", "tools", "thinking", …; None where nobody says."""
+        return None
+
     def complete(self, request: Request, endpoint: str = "") -> Reply:
         """One attempt at one endpoint (the first, if none is named); raises LLMError."""
         raise NotImplementedError
@@ -328,10 +334,18 @@ def check_fits(request: Request) -> None:
         raise LLMError("prompt too long", f"{fault}; raise num_ctx, or shorten the prompt")
 
 
-def check_read(request: Request, tokens_in: int | None) -> None:
-    """Raise LLMError where the server counted fewer tokens than the prompt has words."""
+def check_read(
+    request: Request, tokens_in: int | None, context: int | None = 0, num_ctx: int | None = None
+) -> None:
+    """Raise LLMError where the server counted fewer tokens than the prompt has words. A server that counts
+    only what is not in its cache says its ``context``, which cuts nothing if it is not below ``num_ctx``.
+    """
     least = tokens_at_least(request.messages)
-    if tokens_in is not None and tokens_in < least:
-        fault = f"the server read {tokens_in} tokens of a {request.role} prompt of {least} words and dropped"
-        remedy = "its context is smaller than num_ctx; use a model with a longer context"
-        raise LLMError("prompt cut", f"{fault} the front of it: {remedy}")
+    if tokens_in is None or tokens_in >= least:
+        return
+    if num_ctx is not None and (context is None or context >= num_ctx):
+        return
+    fault = f"the server read {tokens_in} tokens of a {request.role} prompt of {least} words and dropped"
+    shorter = f"{context} tokens, less than" if context else "smaller than"
+    remedy = f"lower num_ctx{f' to {context}' if context else ''}, or use a model with a longer context"
+    raise LLMError("prompt cut", f"{fault} the front of it: its context is {shorter} num_ctx; {remedy}")

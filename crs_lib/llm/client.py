@@ -63,7 +63,7 @@ class Retry(NamedTuple):
                 return request
             return replace(request, seed=address_seed(request.seed, "attempt", used + 1))
         if error.remedy == "more room" and not used:
-            return _enlarged(request)
+            return _enlarged(request, whole=not error.text)
         return None
 
     def pause(self, state: "RetryCallState") -> float:
@@ -80,11 +80,15 @@ class Retry(NamedTuple):
         return max(growing, min(error.pause, self.longest)) + apart
 
 
-def _enlarged(request: Request) -> Request | None:
-    """The request with room for twice the answer, as far as the context allows; None where it has no more."""
+def _enlarged(request: Request, *, whole: bool) -> Request | None:
+    """The request with room for twice the answer, as far as the context allows, or with the ``whole`` room
+    that it leaves, where thinking used all; None where it has no more.
+    """
     options = {**DEFAULTS, **request.options}
     needed = request.tokens or base.tokens_at_most(request.messages)
-    answer = min(2 * options["num_predict"], options["num_ctx"] - needed)
+    answer = options["num_ctx"] - needed
+    if not whole:
+        answer = min(2 * options["num_predict"], answer)
     if answer <= options["num_predict"]:
         return None
     return replace(request, options={**request.options, "num_predict": answer})

@@ -30,6 +30,15 @@ _Trace = Callable[[str, Mapping[str, Any]], None]
 # What httpcore tells, under the name of its event, of the connection of the call under way.
 _TRACE: ContextVar[_Trace | None] = ContextVar("trace", default=None)
 _URL_SAFE = str.maketrans("+/", "-_")
+_ABOUT_KEYS = re.compile(r"api.?key|authenticat|unauthori[sz]ed", re.IGNORECASE)
+_LONG_PAUSE = 60.0  # seconds from which an error says how long the server asks to wait
+# How servers name the tokens of their context, in errors about a prompt that is too long.
+_CONTEXTS = (
+    r"n_ctx\W{1,4}(\d+)",
+    r"context (?:length|size|window)(?: is| of|:)?(?: only)? \(?([\d,]*\d)",
+    r"(?:<=|maximum of|at most) ([\d,]*\d)",
+    r"> ([\d,]*\d) maximum",
+)
 _FOLD = 2  # how many times as long a call may take that waits in the server for another of ours
 _SHORTEST_ECHO = 6  # characters of base64 by which a key is recognised
 
@@ -197,6 +206,7 @@ class Server(Backend):
     port: ClassVar[int]
     start: ClassVar[str]  # what to do where no server answers
     get: ClassVar[str]  # what to do where a server lacks the model
+    other: ClassVar[str] = ""  # what to do where a server answers with a model of another name
     without_tools: ClassVar[tuple[str, ...]] = ("refused",)  # kinds of a rejection that may be about tools
     options: Collection[str]  # that the server knows: it would ignore a misspelt one without a word
 
@@ -208,15 +218,19 @@ class Server(Backend):
         self.timeout = timeout
         hosts = host or os.environ.get(self.variable) or "127.0.0.1"
         addresses = parse(hosts, port=self.port, variable=self.variable)
-        self.endpoints = tuple(address.removesuffix("/v1") for address in addresses)
+        self.endpoints = tuple(self.base(address) for address in addresses)
         secret = os.environ.get(self.key) if send_key else None
         if send_key and not secret:
             raise InputError(f"send_key is true, and {self.key} is not set; set it, or leave send_key out")
         self.clients = Clients(self.client, timeout, secret)
 
+    def base(self, address: str) -> str:
+        """What an address that a user gave is to the protocol: paths stand behind it."""
+        return address.removesuffix("/v1")
+
     def client(self, address: str, settings: dict[str, Any]) -> Any:
         """The client of one server."""
-        return httpx.Client(base_url=address, **settings)
+        return httpx.Client(**settings)
 
     def ask(self, request: Request, address: str) -> Completion:
         """What the server at an address answers."""
@@ -241,7 +255,8 @@ class Server(Backend):
             raise
         if completion.model and not self.is_mine(completion.model):
             other = shorten(completion.model, 80)
-            raise LLMError("other model", f"{shown(address)} answered with {other}, not with {self.model}")
+            fault = f"{shown(address)} answered with {other}, not with {self.model}"
+            raise LLMError("other model", f"{fault}{self.other}")
         check_read(request, completion.tokens_in)
         return answered(request, completion, time.perf_counter() - began, shown(address))
 
@@ -274,11 +289,33 @@ class Server(Backend):
         fault = f"{shown(address)} said: {shorten(text.strip() or 'nothing', 300)} (HTTP {status})"
         if status == 404:
             return LLMError("model missing", f"{fault}; {self.get} {self.model}")
+        if status in (401, 403) or (status >= 500 and _ABOUT_KEYS.search(text)):
+            cure = f"the key? Set {self.key} and send_key, if the server wants one"
+            return LLMError("refused", f"{fault}; {cure}")
+        if status in (400, 413, 422, 500) and _exceeds_context(text):
+            cure = f"lower num_ctx{_context_in(text)}, or shorten the prompt"
+            return LLMError("prompt too long", f"{fault}; {cure}")
+        if "more system memory" in text:
+            return LLMError("refused", f"{fault}; take a smaller model, or lower num_ctx")
         if status in BUSY or status >= 500 or status < 0:
-            return LLMError("busy", fault, pause=pause)
-        if status == 400 and "context" in text.lower():
-            return LLMError("prompt too long", f"{fault}; raise num_ctx, or shorten the prompt")
+            asked = f"; it asks to wait {pause:,.0f} seconds" if pause > _LONG_PAUSE else ""
+            return LLMError("busy", f"{fault}{asked}", pause=pause)
         return LLMError("refused", fault)
+
+
+def _exceeds_context(text: str) -> bool:
+    """Whether an error says that a prompt is longer than the server's context."""
+    words = text.lower()
+    return "context" in words or "max_new_tokens" in words or "prompt is too long" in words
+
+
+def _context_in(text: str) -> str:
+    """The tokens of the server's context that an error names, as the end of "lower num_ctx"; or nothing."""
+    for pattern in _CONTEXTS:
+        named = re.search(pattern, text, re.IGNORECASE)
+        if named:
+            return f" to {named[1].replace(',', '')}"
+    return ""
 
 
 def pause_of(headers: Mapping[str, str]) -> float:
@@ -318,7 +355,7 @@ def from_transport(error: Exception, address: str, timeout: float, hint: str = "
 def parse(hosts: str, *, port: int, variable: str) -> tuple[str, ...]:
     """The base addresses in a comma-separated list: ``gpu1:11434, http://gpu2`` gives two. A missing scheme
     is http, and with it a missing port ``port``; 0.0.0.0 means this machine. Raises InputError for an empty
-    list, another scheme, a name and password, or a query, which could hold a key.
+    list, another scheme, a name and password, or a query, which could hold a key, but for ``?api-version=``.
     """
     addresses = tuple(_address(part.strip(), port) for part in hosts.split(",") if part.strip())
     if not addresses or len(set(addresses)) < len(addresses):
@@ -335,8 +372,9 @@ def _address(text: str, port: int) -> str:
     has_scheme = "://" in text
     example = f"write it like http://gpu1:{port}"
     parts = _split(text if has_scheme else f"http://{text}", example)
-    if parts.username or parts.password or parts.query or parts.fragment or ";" in parts.path:
-        wrong = "a name and password, '?', '#' or ';'"
+    query = re.fullmatch(r"(api-version=[\w.-]+)?", parts.query)
+    if parts.username or parts.password or not query or parts.fragment or ";" in parts.path:
+        wrong = "a name and password, '?' (but for ?api-version=), '#' or ';'"
         raise InputError(f"a server's address must not hold {wrong}; put a key into the environment")
     if parts.scheme not in ("http", "https"):
         raise InputError(f"{parts.scheme[:40]!r} is no scheme of a server's address; {example}")
@@ -348,7 +386,8 @@ def _address(text: str, port: int) -> str:
         address += f":{parts.port}"
     elif not has_scheme:
         address += f":{port}"
-    return address + parts.path.rstrip("/")
+    address += parts.path.rstrip("/")
+    return f"{address}?{parts.query}" if parts.query else address
 
 
 def _split(url: str, example: str) -> SplitResult:

@@ -2,9 +2,10 @@
 
 import json
 import os
+import re
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -13,7 +14,16 @@ import httpx
 from crs_lib.core import safety
 from crs_lib.core.errors import RunError, did_you_mean
 from crs_lib.llm import http
-from crs_lib.llm.base import BACKENDS, DEFAULTS, LLMError, Message, Request, ToolCall
+from crs_lib.llm.base import (
+    BACKENDS,
+    DEFAULTS,
+    LLMError,
+    Message,
+    Request,
+    ToolCall,
+    check_read,
+    tokens_at_least,
+)
 from crs_lib.llm.http import shown
 from crs_lib.llm.openai import Usage
 from crs_lib.llm.text import Completion
@@ -72,12 +82,18 @@ class OllamaBackend(http.Server):
         with self.translated(address):
             models = self.clients.at(address).list().models
             digests = {str(entry.model): str(entry.digest or "") for entry in models}
-        name = _with_tag(self.model)
-        if name not in digests:
-            near = did_you_mean(self.model, [other.removesuffix(":latest") for other in digests])
-            fault = f"{shown(address)} does not have {self.model}{near}; ollama pull {self.model}"
-            raise LLMError("model missing", fault)
-        return digests[name]
+        for name, digest in digests.items():
+            if self.is_mine(name):
+                return digest
+        raise LLMError("model missing", f"{shown(address)} does not have {self.model}{self._near(digests)}")
+
+    def _near(self, names: Iterable[str]) -> str:
+        """What a server has instead of our model, and how to get ours."""
+        tagged = [name for name in names if name.casefold().startswith(f"{self.model.casefold()}:")]
+        if tagged:
+            return f"; it has {', '.join(tagged)}: name one of them"
+        near = did_you_mean(self.model, [name.removesuffix(":latest") for name in names])
+        return f"{near}; ollama pull {self.model}"
 
     def ask(self, request: Request, address: str) -> Completion:
         """What the server answers."""
@@ -102,20 +118,37 @@ class OllamaBackend(http.Server):
             fault = f"{shown(address)}: the answer ended before the server said that it was done"
             raise LLMError("dropped", fault)
         usage = Usage(prompt_tokens=answer.prompt_eval_count, completion_tokens=answer.eval_count)
+        tokens_in = usage.prompt_tokens
+        if tokens_in is not None and tokens_in < tokens_at_least(request.messages):
+            check_read(request, tokens_in, self._loaded_context(address), options["num_ctx"])
+            tokens_in = None  # of the prompt, only what was not in the server's cache was counted
         return Completion(
             text=answer.message.content or "",
             thinking=answer.message.thinking or "",
             stop=answer.done_reason or "stop",
             calls=tuple(_call(call) for call in answer.message.tool_calls or ()),
-            tokens_in=usage.prompt_tokens,
+            tokens_in=tokens_in,
             tokens_out=usage.completion_tokens,
             first_token=_first_token(answer) if request.choices else {},
             model=answer.model or "",
             digest=self._digest,
+            worked=_worked(answer),
         )
 
+    def _loaded_context(self, address: str) -> int | None:
+        """The context with which a server has loaded the model; None where it does not say."""
+        try:
+            models = self.clients.at(address).ps().models
+        except _client_package().ResponseError:
+            return None
+        for entry in models:
+            if self.is_mine(str(entry.model)):
+                context: int | None = entry.context_length
+                return context
+        return None
+
     def is_mine(self, model: str) -> bool:
-        """Whether it is our model's name, with its tag or without."""
+        """Whether it is our model's name, with its tag or without, in capitals or not."""
         return _with_tag(model) == _with_tag(self.model)
 
     def context_limit(self) -> int | None:
@@ -128,12 +161,29 @@ class OllamaBackend(http.Server):
         return min(lengths, default=None)
 
     def _check_version(self, address: str) -> None:
-        with httpx.Client(base_url=address, **self.clients.settings(address)) as client:
-            version = str(client.get("/api/version").raise_for_status().json()["version"])
-        numbers = tuple(int(part) for part in version.split("-")[0].split(".") if part.isdigit())
-        if numbers < OLDEST:
+        """RunError for a server that is too old; a version without numbers, or 0.0.0, says nothing."""
+        with httpx.Client(**self.clients.settings(address)) as client:
+            answer = client.get(f"{address}/api/version")
+        if answer.status_code == 404:
+            return
+        if answer.status_code != 200:
+            raise self.refused(answer.status_code, answer.text, address, http.pause_of(answer.headers))
+        version = str(answer.json()["version"])
+        numbers = tuple(int(part) for part in re.findall(r"\d+", version.split("-")[0]))
+        if any(numbers) and numbers < OLDEST:
             fault = f"the Ollama at {shown(address)} is {version}, which ignores JSON schemas"
             raise RunError(f"{fault}; update it to {'.'.join(map(str, OLDEST))} or later")
+
+    def abilities(self) -> frozenset[str] | None:
+        """What the model can do on every server, in Ollama's words; None where a server does not say."""
+        common: frozenset[str] | None = None
+        for address in self.endpoints:
+            with self.translated(address):
+                words = self.clients.at(address).show(self.model).capabilities
+            if words is None:
+                return None
+            common = frozenset(words) if common is None else common.intersection(words)
+        return common
 
     def _context_at(self, address: str) -> list[int]:
         """The model's context on one server; empty where the server says nothing."""
@@ -156,7 +206,9 @@ class OllamaBackend(http.Server):
             with super().translated(address):
                 yield
         except _client_package().ResponseError as error:
-            raise self.refused(error.status_code, str(error.error), address) from error
+            answer = getattr(error.__context__, "response", None)
+            pause = http.pause_of(answer.headers) if answer else 0.0
+            raise self.refused(error.status_code, str(error.error), address, pause) from error
 
 
 def _call(call: Any) -> ToolCall:
@@ -172,9 +224,18 @@ def _first_token(answer: Any) -> dict[str, float]:
     return {str(token.token): float(token.logprob) for token in alternatives or ()}
 
 
+def _worked(answer: Any) -> float | None:
+    """The seconds that the server worked on an answer, as it says; None where it does not."""
+    parts = (answer.load_duration, answer.prompt_eval_duration, answer.eval_duration)
+    if not answer.prompt_eval_duration or not answer.eval_duration:
+        return None
+    return sum(part or 0 for part in parts) / 1e9  # of nanoseconds
+
+
 def _with_tag(model: str) -> str:
-    """A model's name with its tag."""
-    return model if ":" in model else f"{model}:latest"
+    """A model's name with its tag, in small letters: Ollama does not tell them from capitals."""
+    name = model.casefold()
+    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
 
 
 def _message(message: Message) -> dict[str, Any]:

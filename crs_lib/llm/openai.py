@@ -4,6 +4,7 @@ The protocol itself, requests and answers, is spoken by an engine in this proces
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any
@@ -15,7 +16,7 @@ from crs_lib.core import safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import Said, shorten
 from crs_lib.llm import http
-from crs_lib.llm.base import BACKENDS, DEFAULTS, LLMError, Message, Request, ToolCall
+from crs_lib.llm.base import BACKENDS, DEFAULTS, JsonForm, LLMError, Message, Request, SystemForm, ToolCall
 from crs_lib.llm.http import shown
 from crs_lib.llm.text import Completion
 
@@ -30,6 +31,17 @@ NAMES = {
     "frequency_penalty": "frequency_penalty",
     "top_k": "top_k",
     "min_p": "min_p",
+}
+
+_VERSION = re.compile(r"/v\d+\w*(?:/|$)")  # in the path of an address
+_AS_JSON = "Answer with one JSON value that keeps this JSON schema, and with nothing else: "
+# What a server that refuses a part of a request says, and the setting that helps.
+_CURES = {
+    r"response_format|json_schema|json_object": 'set "json" to "object" or "none"',
+    r"must alternate|system (role|message|prompt)|role.{0,20}system": 'set "system" to "merge"',
+    r"unsupported|unrecogni[sz]ed|not permitted|extra inputs|max_completion_tokens|unknown (field|param)": (
+        'set "names", e.g. {"max_tokens": "max_completion_tokens"}, or {"temperature": ""} to leave one out'
+    ),
 }
 
 
@@ -163,8 +175,14 @@ class OpenAIBackend(http.Server):
     """A model on one or several servers that speak the OpenAI chat protocol.
 
     ``host`` is the address before ``/v1``, or several with commas between; without it OPENAI_BASE_URL,
-    else port 8000 of this machine. ``num_ctx`` is not sent, it bounds our prompts: such a server fixes
-    its context when it starts. The key is OPENAI_API_KEY.
+    else port 8000 of this machine. An address with its own version (``/v3``, ``?api-version=…``) stays as it
+    is. ``num_ctx`` is not sent, it bounds our prompts: such a server fixes its context when it starts. The
+    key is OPENAI_API_KEY.
+
+    For servers that refuse something: ``names`` gives parameters other names, or leaves one out (an empty
+    text); ``json`` asks for JSON by its schema, as an "object", or by words alone ("none"); ``system``
+    "merge" joins the system message to the user's first; ``accept_model`` is the name under which the server
+    answers (``*``: any).
 
     These servers report no digest: replies are cached under the model's name.
     """
@@ -174,9 +192,45 @@ class OpenAIBackend(http.Server):
     key = "OPENAI_API_KEY"
     port = 8000
     start = "is it running, and is the address right?"
-    get = "start the server with the model"
+    get = "is the address right (with its version, if it is another than /v1), and does the server have"
+    other = "; if that is the model, set accept_model to this name"
     without_tools = ("busy", "refused")
     options = NAMES
+
+    def __init__(
+        self,
+        argument: str,
+        *,
+        names: Mapping[str, str] | None = None,
+        json: JsonForm = "schema",
+        system: SystemForm = "own",
+        accept_model: str = "",
+        **server: Any,
+    ) -> None:
+        super().__init__(argument, **server)
+        self.names = dict(names or {})
+        self.json = json
+        self.system = system
+        self.accept_model = accept_model
+
+    def base(self, address: str) -> str:
+        """The address with its version, which is 1 where it has none."""
+        path, mark, query = address.partition("?")
+        path = path.removesuffix("/chat/completions")
+        if not mark and not _VERSION.search(path):
+            path += "/v1"
+        return f"{path}{mark}{query}"
+
+    def settings(self) -> Mapping[str, Any]:
+        """How the server is asked, where it is not asked as usual."""
+        settings: dict[str, Any] = {"names": self.names, "json": self.json, "system": self.system}
+        usual = {"names": {}, "json": "schema", "system": "own"}
+        return {name: value for name, value in settings.items() if value != usual[name]}
+
+    def is_mine(self, model: str) -> bool:
+        """Whether a model's name in an answer may be that of ours, or is the one to be accepted."""
+        accepted = self.accept_model.lower()
+        return accepted in ("*", model.lower()) or super().is_mine(model)
 
     def digest(self) -> str:
         """``model:<name>``: these servers do not identify their weights."""
@@ -184,32 +238,84 @@ class OpenAIBackend(http.Server):
 
     def context_limit(self) -> int | None:
         """The shortest context of the servers; LLMError where one does not serve the model."""
-        lengths = []
+        lengths: list[int] = []
         for address in self.endpoints:
             with self.translated(address):
-                entries = self._send("GET", "/v1/models", address)["data"]
-                models = {entry["id"]: entry for entry in entries}
-            if self.model not in models:
-                serves = ", ".join(map(str, models)) or "nothing"
-                raise LLMError("model missing", f"{shown(address)} serves {serves}, not {self.model}")
-            length = models[self.model].get("max_model_len")
-            if isinstance(length, int):
-                lengths.append(length)
+                lengths += self._context_at(address)
         return min(lengths, default=None)
+
+    def _context_at(self, address: str) -> list[int]:
+        """The model's context on one server; empty where the server says nothing. A server that lists no
+        models is asked for one word instead.
+        """
+        try:
+            answer = self._send("GET", "/models", address)
+        except LLMError as error:
+            if error.kind != "model missing":
+                raise
+            self.ask(Request.ask("preflight", "Say yes.", options={"num_predict": 16}), address)
+            return []
+        entries = answer if isinstance(answer, list) else answer["data"]
+        models = {str(entry["id"]): entry for entry in entries}
+        facts = models.get(self.model) or models.get(self.accept_model)
+        if facts is None and self.accept_model != "*":
+            serves = ", ".join(models) or "nothing"
+            raise LLMError("model missing", f"{shown(address)} serves {serves}, not {self.model}")
+        return _contexts(facts or {})[:1]
 
     def ask(self, request: Request, address: str) -> Completion:
         """What the server answers."""
-        record = body(request, NAMES, http.ALTERNATIVES, model=self.model)
+        record = body(self._formed(request), NAMES, http.ALTERNATIVES, model=self.model)
+        if request.schema is not None and self.json == "object":
+            record["response_format"] = {"type": "json_object"}
         if request.tools:
             record["tools"] = [dict(tool) for tool in request.tools]
         if request.seed is not None:
             record["seed"] = request.seed
-        answer = self._send("POST", "/v1/chat/completions", address, record)
+        for name, other in self.names.items():
+            value = record.pop(name, None)
+            if other and value is not None:
+                record[other] = value
+        answer = self._send("POST", "/chat/completions", address, record)
         return replace(read(answer, shown(address)), digest=self.digest())
 
+    def _formed(self, request: Request) -> Request:
+        """The request with its schema in words, and with the system message in the user's, where it is so
+        asked.
+        """
+        messages = list(request.messages)
+        if request.schema is not None and self.json != "schema":
+            words = f"{_AS_JSON}{json.dumps(request.schema)}"
+            messages[-1] = replace(messages[-1], content=f"{messages[-1].content}\n\n{words}")
+            request = replace(request, schema=None)
+        if self.system == "merge" and len(messages) > 1 and messages[0].role == "system":
+            task = messages.pop(0).content
+            messages[0] = replace(messages[0], content=f"{task}\n\n{messages[0].content}")
+        return replace(request, messages=tuple(messages))
+
     def _send(self, method: str, path: str, address: str, record: Any = None) -> Any:
-        answer: httpx.Response = self.clients.at(address).request(method, path, json=record)
+        base, mark, query = address.partition("?")
+        url = f"{base}{path}{mark}{query}"
+        answer: httpx.Response = self.clients.at(address).request(method, url, json=record)
         if answer.status_code != 200:
             pause = http.pause_of(answer.headers)
             raise self.refused(answer.status_code, answer.text, address, pause)
         return safety.loads(answer.content, f"the answer of {shown(address)}")
+
+    def refused(self, status: int, text: str, address: str, pause: float = 0.0) -> LLMError:
+        """The error of an HTTP status, with the setting that helps where the server refuses a part."""
+        error = super().refused(status, text, address, pause)
+        if error.kind != "refused" or status not in (400, 422):
+            return error
+        for pattern, cure in _CURES.items():
+            if re.search(pattern, text, re.IGNORECASE):
+                return LLMError("refused", f"{error}; {cure}")
+        return error
+
+
+def _contexts(facts: Mapping[str, Any]) -> list[int]:
+    """The contexts that a server's entry of a model names; the one that counts comes first."""
+    meta = facts.get("meta") or {}
+    values = [facts.get("max_model_len"), meta.get("n_ctx")]
+    values += [facts.get("context_length"), facts.get("context_window"), meta.get("n_ctx_train")]
+    return [value for value in values if type(value) is int and value > 0]

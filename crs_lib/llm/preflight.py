@@ -12,7 +12,7 @@ from crs_lib.llm.client import Retry, digest_of
 
 class Need(NamedTuple):
     """A model that a run will use: its role, options, and longest prompt in tokens (``tokens_at_most``; 0 for
-    not known yet). ``settings`` are those of the backend (host, …).
+    not known yet). ``settings`` are those of the backend (host, …); with ``tools`` it must call some.
     """
 
     role: str
@@ -20,6 +20,7 @@ class Need(NamedTuple):
     options: Mapping[str, Any] = {}
     prompt: int = 0
     settings: Mapping[str, Any] = {}
+    tools: bool = False
 
 
 def preflight(needs: Iterable[Need]) -> dict[str, str]:
@@ -32,6 +33,7 @@ def preflight(needs: Iterable[Need]) -> dict[str, str]:
             with closing(BACKENDS.create(need.spec, **need.settings)) as backend:
                 digests[need.spec] = backend.digest()
                 faults += _context_faults(need, backend)
+                faults += _ability_faults(need, backend.abilities())
         except (LLMError, InputError, RunError) as error:
             faults.append(f"{need.role}: {error}")
     refuse(faults)
@@ -65,6 +67,21 @@ def _context_faults(need: Need, backend: Backend) -> list[str]:
         return []
     fault = f"{need.role}: {need.spec} has a context of {context} tokens, num_ctx asks for {wanted}"
     return [f"{fault}; lower num_ctx, or use a model with a longer context"]
+
+
+def _ability_faults(need: Need, abilities: frozenset[str] | None) -> list[str]:
+    """What a model is asked for and cannot do, as far as its server says what it can."""
+    if abilities is None:
+        return []
+    faults = []
+    if "completion" not in abilities:
+        can = ", ".join(sorted(abilities)) or "nothing"
+        faults.append(f"{need.role}: {need.spec} does not chat (it can do: {can}); name another model")
+    if need.settings.get("think") and "thinking" not in abilities:
+        faults.append(f"{need.role}: {need.spec} cannot think; leave think out, or name a model that can")
+    if need.tools and "tools" not in abilities:
+        faults.append(f'{need.role}: {need.spec} calls no tools; set tools to "auto" or "json"')
+    return faults
 
 
 def unchanged(weights: Mapping[str, str], settings_for: Callable[[str], Mapping[str, Any]]) -> None:

@@ -1,10 +1,12 @@
 """The settings of language models: what is asked of them, and how their servers are reached."""
 
 import inspect
+import warnings
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 from crs_lib.core.settings import Field, Settings
-from crs_lib.llm.base import BACKENDS, room
+from crs_lib.llm.base import BACKENDS, JsonForm, SystemForm, room
 
 _REACHED = ("threads", "reuse", "timeout", "send_key", "host", "think")
 OPTIONS = ("temperature", "num_ctx", "num_predict")
@@ -14,9 +16,24 @@ AnswerLength = Annotated[int, Field(ge=1, description="tokens of an answer at mo
 Thinking = Annotated[
     bool | None, Field(description="make an Ollama model think or not; null leaves it to it")
 ]
+_Json = Annotated[JsonForm, Field(description="ask for JSON by its schema, as an object, or by words alone")]
+_System = Annotated[SystemForm, Field(description="merge: the system message in the user's first")]
+
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", 'Field name "json"')  # the name of an old method of pydantic's
+
+    class ServerForms(Settings):
+        """What an ``openai:`` server is asked for in another form, because it refuses the usual one."""
+
+        names: Annotated[
+            Mapping[str, str], Field(description="parameters' other names; empty: left out")
+        ] = {}
+        json: _Json = "schema"  # type: ignore[assignment]
+        system: _System = "own"
+        accept_model: Annotated[str, Field(description="the name under which a server answers; *: any")] = ""
 
 
-class LLMSettings(Settings):
+class LLMSettings(ServerForms):
     """Settings of any model: its options, and how it is reached."""
 
     _where: ClassVar[str] = "llm: "
@@ -56,5 +73,9 @@ class LLMSettings(Settings):
         for name in _REACHED:
             value = getattr(self, name)
             if name in parameters and value not in ("", None):
+                keywords[name] = value
+        for name, field in ServerForms.model_fields.items():
+            value = getattr(self, name)
+            if name in parameters and value != field.default:
                 keywords[name] = value
         return keywords

@@ -24,7 +24,8 @@ class Completion:
     """What a model said, as its server gave it: nothing of it is checked yet.
 
     ``first_token`` are the log-probabilities of the alternatives to the first token, by their texts; an
-    empty ``model`` says nothing about which one answered.
+    empty ``model`` says nothing about which one answered. ``worked`` are the seconds that the server says it
+    worked; None where it does not.
     """
 
     text: str
@@ -36,6 +37,7 @@ class Completion:
     first_token: Mapping[str, float] = field(default_factory=dict)
     model: str = ""
     digest: str = ""
+    worked: float | None = None
 
 
 def answered(request: Request, completion: Completion, seconds: float = 0.0, endpoint: str = "") -> Reply:
@@ -59,6 +61,7 @@ def answered(request: Request, completion: Completion, seconds: float = 0.0, end
         tokens_in=completion.tokens_in,
         tokens_out=completion.tokens_out,
         seconds=seconds,
+        waited=None if completion.worked is None else max(0.0, seconds - completion.worked),
         digest=completion.digest,
         thinking=spoken.thinking,
         endpoint=endpoint,

@@ -46,6 +46,7 @@ class Role(NamedTuple):
 def needs(roles: Sequence[Role], settings: ModelSettings, catalog: Catalog) -> "list[Need]":
     """What the preflight checks: each model with its options and its longest unbounded prompt."""
     from crs_lib.llm.preflight import Need  # slow: it loads the clients of models
+    from crs_lib.systems.agent import most_calls
 
     checks = []
     for role in roles:
@@ -54,7 +55,8 @@ def needs(roles: Sequence[Role], settings: ModelSettings, catalog: Catalog) -> "
             kind: Any = SYSTEMS.get(role.system).make
             longest = int(kind.longest(catalog, settings))
         reached = settings.settings_for(role.spec)
-        checks.append(Need(role.role, role.spec, settings.options, longest, reached))
+        tools = settings.tools == "native" and bool(role.system) and most_calls(role.system, settings) > 1
+        checks.append(Need(role.role, role.spec, settings.options, longest, reached, tools))
     return checks
 
 

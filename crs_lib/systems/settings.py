@@ -16,7 +16,7 @@ _HOW = ("host", "timeout", "slots", "send_key", "max_failed")
 # Of modes and of local: the manifest names those that are not usual.
 _UNUSUAL = (
     *("form", "listed", "retriever", "searches", "tools", "state", "latest", "reply_limit"),
-    *("threads", "reuse"),
+    *("threads", "reuse", "names", "json", "system", "accept_model"),
 )
 
 

@@ -73,6 +73,9 @@ class Handler(Answering):
         expected = {
             "/api/version": {"version": owner.version},
             "/api/tags": {"models": tags},
+            "/api/ps": {
+                "models": [{"model": name, **facts, "context_length": owner.loaded} for name in owner.models]
+            },
             "/v1/models": {"object": "list", "data": models},
             "/stats": {"chats": owner.chats, "busy": owner.busy},
         }
@@ -199,12 +202,14 @@ class OllamaServer(Served):
         slots=64,
         context=32_768,
         version="0.13.0",
+        loaded=None,
     ):
         self.models = dict(models) if isinstance(models, dict) else dict.fromkeys(models, DIGEST)
         self.answer = answer
         self.tools = tools
         self.context = context
         self.version = version
+        self.loaded = loaded  # the context of a model in memory
         self.faults = faults if isinstance(faults, dict) else dict.fromkeys(self.models, faults or Faults())
         self.counts = Counter()
         self.given = Counter()

@@ -48,7 +48,7 @@ def ask(text=PROMPT, **rest):
 def test_one_fault_is_repaired_or_raised_as_the_table_says(spec, fault):
     assert {*FAULTS} == {*OUTCOMES}
     outcome = OUTCOMES[fault]
-    server = OllamaServer(["tiny:latest", "m"], faults=Faults([fault]))
+    server = OllamaServer(["tiny:latest", "m"], faults=Faults([fault]), loaded=512)
     with server, LLM(spec, retry=QUICK, host=server.url, timeout=1.0) as llm:
         if outcome and outcome.startswith("!"):
             with failing(outcome[1:]) as caught:

@@ -75,9 +75,9 @@ def test_impossible_sizes_are_refused(options):
     refused("num_", room, options)
 
 
-def following(policy, request, kind):
+def following(policy, request, kind, text="{"):
     """The requests that follow where every attempt fails in the same way, nine at most."""
-    error = LLMError(kind, "x")
+    error = LLMError(kind, "x", text)
     requests = []
     while len(requests) < 9:
         request = policy.following(request, error, [kind] * len(requests))
@@ -109,6 +109,12 @@ def test_a_cut_reply_gets_more_room_once_as_the_context_allows(context, enlarged
     request = prompt("a", options={"num_ctx": context, "num_predict": 100})
     requests = following(Retry(), request, "cut")
     assert [request.options["num_predict"] for request in requests] == enlarged
+
+
+def test_a_reply_that_thinking_left_no_room_gets_all_that_the_context_has():
+    request = prompt("a", options={"num_ctx": 1000, "num_predict": 100})
+    (larger,) = following(Retry(), request, "cut", text="")
+    assert larger.options["num_predict"] == 1000 - 17
 
 
 @pytest.mark.parametrize("error", [InputError("i"), KeyError("k")])
