@@ -177,6 +177,8 @@ class Columns:
 def _titled(record: dict[str, Any]) -> tuple[str, Record | LeftOut]:
     """A record with its title taken apart: its year goes before that of a column, other titles beside it."""
     written = record.get("title", "")
+    if not isinstance(written, str):
+        return str(written), record
     if lexicon.names_no_film(written):
         return "", LeftOut(f"it has no title{f' but {written!r}' if written else ''}")
     title = spelling.parse(written)
@@ -193,8 +195,10 @@ def _titled(record: dict[str, Any]) -> tuple[str, Record | LeftOut]:
     return title.text, record
 
 
-def text(cell: object) -> str:
-    """A cell as one text: whole numbers without ".0", dates in ISO form, entities as characters."""
+def text(cell: object) -> Any:
+    """A cell as one text: whole numbers without ".0", dates in ISO form, entities as characters; lists and
+    objects as they are, for the cleaning to refuse.
+    """
     if cell is None or cell != cell:
         return ""
     if isinstance(cell, str):
@@ -205,7 +209,7 @@ def text(cell: object) -> str:
         return str(int(cell))
     if isinstance(cell, date):
         return cell.isoformat()
-    return str(cell)
+    return cell if isinstance(cell, list | Mapping) else str(cell)
 
 
 class _Values:

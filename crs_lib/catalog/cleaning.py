@@ -31,6 +31,7 @@ _IDS = ("item_id", "original_id")
 _TITLES = ("name", "title")
 _OTHER_KEYS = frozenset({"plot", "plot_keywords", "also", *_TITLES, *_IDS})
 _PLACEHOLDER = "placeholder"
+_LISTS = ("[{", "{'", '{"', "['", '["')  # as written lists of JSON and Python begin
 _SUMMARY = ["field", "values before", "distinct before", "merged", "dropped", "doublets"]
 _SUMMARY += ["values after", "distinct after"]
 _SHARED = 3  # values; shorter lists are shared by the films that have them
@@ -269,6 +270,9 @@ class _Cleaning:
             if lexicon.is_placeholder(label) and reason != "empty":
                 value = None
                 reason = _PLACEHOLDER
+            elif label[:2] in _LISTS:
+                value = None
+                reason = "a list that is cut off or not well-formed"
             if value is None:
                 changes[Change(name, "dropped", label, "", reason)] += 1
                 continue
@@ -402,7 +406,9 @@ def _give_ids(items: list[Item]) -> None:
     for item in items:
         if item.item_id in title_of:
             both = f"films {title_of[item.item_id]!r} and {item.title!r}"
-            raise InputError(f"{both} share the id {item.item_id!r}; ids must be unique")
+            raise InputError(
+                f"{both} share the id {item.item_id!r}; ids must be unique: mend them, or rename the column"
+            )
         if item.item_id:
             title_of[item.item_id] = item.title
     for item in items:

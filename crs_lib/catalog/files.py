@@ -262,14 +262,29 @@ def _records(path: Path, form: _Form, encoding: str) -> Iterator[object]:
         if form.separator == "::":
             table: Iterator[list[str]] = (line.rstrip("\r\n").split("::") for line in file)
         else:
-            table = csv.reader(file, delimiter=form.separator, quoting=form.quoting)
-        columns = _distinct(form.columns or _stripped(next(table, [])))
+            table = csv.reader(_closed(file, path, form), delimiter=form.separator, quoting=form.quoting)
+        columns = _distinct(form.columns or _stripped(next(filter(None, table), [])))
         size = len(columns)
         for cells in _checked(table, path):
             if len(cells) == size:
                 yield dict(zip(columns, cells, strict=True))
             elif cells:
                 yield _uneven(cells, columns, form)
+
+
+def _closed(lines: Iterable[str], path: Path, form: _Form) -> Iterator[str]:
+    """The lines; InputError at the end where a quotation mark opens a cell that no other closes."""
+    opened_in = 0
+    starts = ('"', f'{form.separator}"')
+    for number, line in enumerate(lines, start=1):
+        if form.quoted and '"' in line and line.count('"') % 2:
+            opened_in = 0 if opened_in else number * any(start in f"\n{line}" for start in starts)
+        yield line
+    if opened_in:
+        cure = "close it, or write it twice where it is a letter"
+        raise InputError(
+            f"{path.name}, line {opened_in}: a quotation mark opens a cell and none closes it; {cure}"
+        )
 
 
 def _stripped(names: Sequence[str]) -> list[str]:

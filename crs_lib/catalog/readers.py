@@ -111,10 +111,10 @@ def _from_rows(read_rows: files.Rows, layout: Layout) -> Catalog:
     head = list(islice(rows, _HEAD))
     objects = [row for row in head if isinstance(row, Mapping)]
     if not objects:
-        shown = f"; the first is {head[0]!r:.80}" if head else ""
-        raise InputError(
-            f"{layout.name} must hold a film a row with at least one film, each an object{shown}"
-        )
+        first = head[0] if head else "nothing"
+        shown = first.reason if isinstance(first, LeftOut) else f"{first!r:.120}"
+        expected = "must hold a film a row with at least one film, each an object or a line"
+        raise InputError(f"{layout.name} {expected}; of the first: {shown}")
     columns = Columns(layout.names(), objects)
     titled = any(columns.film(row)[0] for row in objects)
     if not titled:
@@ -158,7 +158,7 @@ def read_json(path: Path, layout: Layout) -> Catalog:
             raise InputError(f"{path.name} has the id {data.twice!r} twice; give every item its own")
         return layout.catalog(_films_by_id(data))
     if _named_as_in_tables(pairs, layout):
-        return _from_rows(files.Rows({"title": title, **film} for title, film in pairs), layout)
+        return _from_rows(files.Rows(_as_row(title, film) for title, film in pairs), layout)
     return layout.catalog(map(_titled, pairs))
 
 
@@ -168,16 +168,23 @@ def _listed_films(data: object, layout: Layout) -> Sequence[object] | None:
         return data
     if not isinstance(data, dict) or isinstance(data, _Repeated):
         return None
-    lists = [
-        part for part in data.values() if isinstance(part, list) and part and isinstance(part[0], Mapping)
-    ]
-    if len(lists) == 1 and not any(isinstance(part, Mapping) for part in data.values()):
+    if isinstance(data.get("columns"), list) and isinstance(data.get("data"), list):
+        return [dict(zip(data["columns"], cells, strict=False)) for cells in data["data"]]
+    lists = [part for part in data.values() if isinstance(part, list) and isinstance((part or [0])[0], dict)]
+    if len(lists) == 1:
         return lists[0]
     names = layout.names()
     cells = [part for part in data.values() if isinstance(part, Mapping)]
     if len(cells) == len(data) > 1 and "title" in map(names.key, data) and all(map(str.isdigit, cells[0])):
         return [{column: data[column].get(number) for column in data} for number in cells[0]]
     return None
+
+
+def _as_row(key: str, film: Mapping[str, Any]) -> dict[str, Any]:
+    """A film of an object title → record as a row of a table; its own name goes before the key."""
+    where = f"film {key!r:.60}"
+    name = one_text(where, "name", film.get("name")) or one_text(where, "title", film.get("title"))
+    return {**film, "name": "", "title": name or key}
 
 
 def _titled(pair: tuple[str, Any]) -> tuple[str, Any]:

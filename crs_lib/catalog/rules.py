@@ -14,7 +14,7 @@ from crs_lib.core.text import fold, spans, words
 
 _OPEN = "\"'“‘«*_`[("
 _CLOSE = "\"'”’»*_`])"
-_YEAR_AFTER = re.compile(r"[\"'”’»*_`,]*\s*\((\d{4})\b")
+_YEAR_AFTER = re.compile(r"[\"'”’»*_`,!?.…]*\s*\((\d{4})\b")
 _MARKS = frozenset('"“”‘«»*_`')
 _SENTENCE_END = ".!?:;\n•–—"
 _REACH, _ABOUT_REACH = 2, 8

@@ -12,6 +12,7 @@ _YEAR = re.compile(r"\s*[(\[]\s*(\d{4})\s*(?:[-–—]\s*(?:\d{2,4})?|/[IVXLC]+)
 _KIND = re.compile(
     r"\s*[(\[](?:(\d{4}) )?(?:[\w-]+ ){0,2}?(?:film|movie|tv|v|vg|tv series|miniseries)[)\]]\s*$", re.I
 )
+_SERIES = re.compile(r"\s*\([^()]*#\s?\d[^()]*\)$")  # Goodreads: "(Dune, #1)"
 _BRACKET = re.compile(r"\s*\(([^()]+)\)$")
 _ALSO = re.compile(r"^\s*(?:a\.\s?k\.\s?a\.?|aka|also known as|alternative titles?)\b[.:]?\s*", re.I)
 _ALSO_INSIDE = re.compile(r",?\s+(?:a\.\s?k\.\s?a\.?|also known as)[:\s]\s*", re.I)
@@ -55,6 +56,7 @@ def parse(written: str) -> Title:
     year = ""
     also: list[str] = []
     if text[-1:] in (")", "]"):
+        text = _SERIES.sub("", text) or text
         text, year = _without_year(text)
         if text[-1:] == ")":
             text, also = _without_brackets(text, bool(year))
