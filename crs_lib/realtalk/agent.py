@@ -303,15 +303,16 @@ class Agent:
         if not set(state["candidates"]) >= set(reranked) >= chosen:
             raise AssertionError("the checkpoints are not nested; this is a defect, please report it")
         scored = set(ranked)
-        behind = [
-            position for position in channels.ranking(state["fused"]).tolist() if position not in scored
-        ]
+        order = channels.ranking(state["fused"]).tolist()
+        behind = [position for position in order if position not in scored]
+        room = max(0, RANKED - len(scored))
+        scores = state["scores"][: len(reranked)]
         return Result(
             plan=state["plan"],
             candidates=state["candidates"],
-            ranked=ranked + behind[: max(0, RANKED - len(scored))],
+            ranked=ranked + behind[:room],
             reranked=reranked,
-            scores=[round(float(score), 4) for score in state["scores"][: len(reranked)]],
+            scores=[round(float(score), 4) for score in scores],
             selected=state["selected"],
             narrative=state["narrative"],
             phases=state["phases"],

@@ -74,9 +74,11 @@ def _near(index: ChatIndex, plan: QueryPlan, selected: Sequence[int], tokens: ND
     if not selected:
         return False
     terms = set(plan.terms)
-    if any(terms.intersection(index.tokens[position]) for position in selected):
-        return True
-    return max(float(tokens[position]) for position in selected) >= FAR.get(index.main, FAR["minilm"])
+    for position in selected:
+        if terms.intersection(index.tokens[position]):
+            return True
+    best = max(float(tokens[position]) for position in selected)
+    return best >= FAR.get(index.main, FAR["minilm"])
 
 
 def _when(index: ChatIndex, plan: QueryPlan, selected: Sequence[int]) -> ChatAnswer | None:
@@ -85,7 +87,10 @@ def _when(index: ChatIndex, plan: QueryPlan, selected: Sequence[int]) -> ChatAns
         message = index.chat.messages[position]
         if message.time is None:
             continue
-        spans = [span for span in index.signals.days[position] if (span.end - span.start).days <= _MOST_DAYS]
+        spans = []
+        for span in index.signals.days[position]:
+            if (span.end - span.start).days <= _MOST_DAYS:
+                spans.append(span)
         if spans:
             span = _nearest_span(message.text, spans, set(plan.terms))
             start, end = span.start, span.end

@@ -137,9 +137,9 @@ def _by_vectors(
     second = messages.sentences @ vectors.second.sentences[row]
     matches = encoders.best_matches(vectors.first.of(row), messages)
     asked_matches = encoders.best_matches(vectors.second.of(row), messages)
-    turns = np.where(
-        (before >= 0)[:, None], np.maximum(asked_matches, asked_matches[before]), asked_matches
-    )  # or of the remark
+    has_remark = (before >= 0)[:, None]
+    with_remark = np.maximum(asked_matches, asked_matches[before])
+    turns = np.where(has_remark, with_remark, asked_matches)
     excess = matches - matches.max(axis=0, initial=-1)
     channels: dict[str, NDArray[np.floating]] = {"first": first, "second": second}
     channels["raw"] = messages.sentences @ vectors.raw.sentences[row]
@@ -164,7 +164,8 @@ def _telling(matches: NDArray[np.floating]) -> NDArray[np.floating]:
     """The weight of each token of the question: how much its best match exceeds its mean match, squared."""
     if not len(matches):
         return np.zeros(matches.shape[1])
-    excess = np.square(matches.max(axis=0, initial=0) - matches.mean(axis=0))
+    best = matches.max(axis=0, initial=0)
+    excess = np.square(best - matches.mean(axis=0))
     weight: NDArray[np.floating] = excess / max(float(excess.sum()), 1e-9)
     return weight
 

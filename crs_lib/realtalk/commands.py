@@ -100,8 +100,9 @@ def _page(path: Path, built: Any, records: Sequence[dict[str, Any]]) -> None:
     from crs_lib.report.page import document
 
     lead = html.escape(f"{' and '.join(built.chat.speakers)}, {built.size} messages.")
-    asked, parts = "Where in the chat does the answer stand?", pages.sections(built, records)
-    tables.write_whole(path, document(built.chat.name, asked, lead, parts, "chat.css"))
+    title = "Where in the chat does the answer stand?"
+    parts = pages.sections(built, records)
+    tables.write_whole(path, document(built.chat.name, title, lead, parts, "chat.css"))
 
 
 def _answer(built: Any, record: dict[str, Any]) -> None:
@@ -110,37 +111,51 @@ def _answer(built: Any, record: dict[str, Any]) -> None:
 
     sure = query.confidence(built, record)
     words = prompts.lists(_WORDS)["answer"]
-    found = record["answer"]["text"] if sure >= query.SURE else None
-    print(words["found"].format(answer=found) if found else words["none"])
+    answer = record["answer"]["text"]
+    if answer and sure >= query.SURE:
+        print(words["found"].format(answer=answer))
+    else:
+        print(words["none"])
     print(words["sure"].format(sure=100 * sure, least=100 * query.SURE))
     for name in record["selected"]:
         message = built.chat.messages[built.chat.position[name]]
         day = f"{message.time:%d %B %Y %H:%M}" if message.time else ""
-        said = {"speaker": message.speaker, "text": message.text or message.caption}
-        print(words["message"].format(id=name, day=day, **said))
+        text = message.text or message.caption
+        print(words["message"].format(id=name, day=day, speaker=message.speaker, text=text))
 
 
 def _agent(records: Sequence[dict[str, Any]]) -> str:
     """The engine, how its nodes decided, how often it abstained and fell back to a rule."""
-    made = records[0]["made_with"]
-    forms = ", ".join(f"{node} {form}" for node, form in made["forms"].items())
-    silent = sum(record["answer"]["text"] is None for record in records)
-    notes = [entry["note"] for record in records for entry in record["trace"] if "note" in entry]
-    text = f"engine: {made['engine']}; nodes: {forms}\nno answer found: {silent} of {len(records)}"
-    return text + (f"\nrule instead of the model: {len(notes)} times (first: {notes[0]})" if notes else "")
+    settings = records[0]["made_with"]
+    forms = ", ".join(f"{node} {form}" for node, form in settings["forms"].items())
+    silent = 0
+    notes = []
+    for record in records:
+        silent += record["answer"]["text"] is None
+        notes += [entry["note"] for entry in record["trace"] if "note" in entry]
+    lines = [f"engine: {settings['engine']}; nodes: {forms}"]
+    lines.append(f"no answer found: {silent} of {len(records)}")
+    if notes:
+        lines.append(f"rule instead of the model: {len(notes)} times (first: {notes[0]})")
+    return "\n".join(lines)
 
 
-def made_with(encoder: str, rankers: Sequence[str], asked: str, asked_ranker: str) -> list[str]:
+def made_with(encoder: str, rankers: Sequence[str], encoder_setting: str, ranker_setting: str) -> list[str]:
     """The encoder and ranker that answered; where ``auto`` fell back, the way to the better one."""
-    learned = asked_ranker == "auto"
-    minilm = asked == "auto" and asked_ranker != "hand" and encoder.startswith("minilm")
-    missing = {
-        "minilm": asked == "auto" and encoder == "hashing", "gte": minilm and "gte-small" not in encoder,
-        "weights": minilm and "tuned" not in encoder, "chats": learned and "hand" in rankers,
-        "lightgbm": learned and "linear" in rankers,
-    }  # fmt: skip
-    hints = [text for name, text in prompts.lists(_WORDS)["hints"].items() if missing[name]]
-    return [f"encoder: {encoder}; ranker: {', '.join(rankers)}", *hints]
+    learned = ranker_setting == "auto"
+    automatic = encoder_setting == "auto"
+    minilm = automatic and ranker_setting != "hand" and encoder.startswith("minilm")
+    missing = {}
+    missing["minilm"] = automatic and encoder == "hashing"
+    missing["gte"] = minilm and "gte-small" not in encoder
+    missing["weights"] = minilm and "tuned" not in encoder
+    missing["chats"] = learned and "hand" in rankers
+    missing["lightgbm"] = learned and "linear" in rankers
+    lines = [f"encoder: {encoder}; ranker: {', '.join(rankers)}"]
+    for name, text in prompts.lists(_WORDS)["hints"].items():
+        if missing[name]:
+            lines.append(text)
+    return lines
 
 
 class Evaluate(Command):
@@ -199,9 +214,11 @@ def _compare(lever: str, choices: Sequence[str], config: Any) -> None:
         frame = levers.ladder(levers.ladder_rows(study.chats(config), index.choose_encoder(config.encoder)))
         table(_percent(frame), digits=1)
         return
-    kind = next((one for one in fields_of(RealTalkConfig) if one.name == lever), None)
-    asked = [typed(kind, value) if kind else value for value in choices]
-    print(levers.table(config, lever, asked).round(3).T.to_string(header=False))
+    values: list[Any] = [*choices]
+    for field in fields_of(RealTalkConfig):
+        if field.name == lever:
+            values = [typed(field, value) for value in choices]
+    print(levers.table(config, lever, values).round(3).T.to_string(header=False))
 
 
 def _report(shown: dict[str, pd.DataFrame], reading: str) -> None:
@@ -216,5 +233,8 @@ def _report(shown: dict[str, pd.DataFrame], reading: str) -> None:
 
 def _percent(frame: pd.DataFrame) -> pd.DataFrame:
     """The columns that hold shares, in percent; counts, sizes and percentages as they are."""
-    shares = [name for name in frame.select_dtypes("float") if name != "size" and not name.endswith("%")]
-    return frame.assign(**{name: 100 * frame[name] for name in shares})
+    shown = frame.copy()
+    for name in frame.select_dtypes("float"):
+        if name != "size" and not name.endswith("%"):
+            shown[name] = 100 * frame[name]
+    return shown

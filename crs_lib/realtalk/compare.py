@@ -64,7 +64,8 @@ def _measures(config: RealTalkConfig) -> dict[str, Any]:
     questions = scoring.questions(records, chats, config.reading)
     scoring.need_gold(questions, config.reading)
     stories = scoring.narratives(records, chats, study.cases(config, chats))
-    row: dict[str, Any] = scoring.means(questions, SHOWN).iloc[0].drop("questions").to_dict()
+    means = scoring.means(questions, SHOWN).iloc[0]
+    row: dict[str, Any] = means.drop("questions").to_dict()
     for bucket in LOST:
         row[bucket] = int(questions[bucket].sum())
     row["density"] = float(questions["density"].mean())

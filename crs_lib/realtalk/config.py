@@ -1,11 +1,13 @@
 """The settings of a RealTalk run, checked before anything starts."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
+from pydantic import ConfigDict
+
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.realtalk import corpus, index, phases
-from crs_lib.realtalk.tradeoff import TRADEOFF
 
 STUDY = "realtalk"
 SAMPLE = "sample"
@@ -16,95 +18,87 @@ OWN, FOREIGN = "realtalk", "locomo"
 STRANGERS = "strangers"  # RealTalk's train chats of other people
 TEACHERS = (OWN, STRANGERS, f"{OWN}+{FOREIGN}", FOREIGN)
 _ENCODERS = ("auto", *index.ENCODERS)
+TRADEOFF = re.compile(r"(?P<loss>.+) -(?P<most>[\d.]+) for (?P<gain>.+) \+(?P<least>[\d.]+)")
 _VIEWS = ("windowed", "preview")
 # Names, permissions and what cannot change a prediction: all other settings are levers.
 _NO_LEVERS = ("run", "split", "final", "force", "engine", "against", "tradeoff")
 
-_FORMS = (
-    "nodes by form, e.g. planner=model,selector=rule; auto: with llm the model plans, selects and answers"
-)
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+Distance = Annotated[float, Field(ge=0)]
 
 
 class RealTalkConfig(Settings):
     """The effective settings of a run, checked."""
 
-    run: Annotated[RunName, Field(description="name of the run, its folder under results/realtalk")] = "smoke"
-    data: Annotated[str, Field(description="sample, realtalk, locomo, or a chat file or folder")] = SAMPLE
-    split: Annotated[
-        str,
-        OneOf(SPLITS),
-        Field(description="train (chats 1 to 7), test (8 to 10), all; of questions: people leak"),
-    ] = "all"
-    encoder: Annotated[str, OneOf(_ENCODERS), Field(description="what turns texts into vectors")] = "hashing"
-    ranker: Annotated[
-        str,
-        Field(
-            pattern="^(hand|learned|auto|onnx:.+)$",
-            description="hand; learned (from train chats); auto; onnx:FOLDER, a cross-encoder",
-        ),
-    ] = "hand"
-    teachers: Annotated[
-        str,
-        OneOf(TEACHERS),
-        Field(description="chats that a learned ranker learns from; strangers: none with one of its people"),
-    ] = OWN
-    selection: Annotated[
-        Literal["coverage", "preview"],
-        Field(description="how the evidence is chosen: coverage, or the old preview"),
-    ] = "coverage"
-    engine: Annotated[
-        Literal["auto", "langgraph", "plain"], Field(description="what runs the nodes: LangGraph")
-    ] = "auto"
-    share: Annotated[float, Field(gt=0, le=1, description="how much of a chat becomes candidates")] = 0.25
-    keep: Annotated[int, Field(ge=1, description="how many candidates stay after re-ranking")] = 40
-    single: Annotated[
-        float, Field(ge=0, description="a fact's distance below the best score, one answer")
-    ] = 1.1
-    listed: Annotated[
-        float, Field(ge=0, description="the same for lists, counts and questions about both people")
-    ] = 2.2
-    most: Annotated[int, Field(ge=1, description="the largest evidence set of a fact")] = 9
-    narrative: Annotated[int, Field(ge=1, description="the largest evidence set of a narrative")] = 30
-    phase_least: Annotated[int, Field(ge=1, description="ids of a phase, at least")] = phases.LEAST
-    phase_most: Annotated[int, Field(ge=1, description="ids of a phase, at most but for the margin")] = (
-        phases.PHASE
-    )
-    margin: Annotated[
-        float, Field(ge=0, description="steps below the best score within which a phase may hold more")
-    ] = 4.0
-    window: Annotated[int, Field(ge=0, description="messages around a hit that a second search lifts")] = 3
-    nodes: Annotated[int, Field(ge=0, description="the best segments that give evidence; 0: all")] = 0
-    reading: Annotated[str, OneOf(corpus.READINGS), Field(description="which evidence ids count as gold")] = (
-        corpus.VALID
-    )
-    with_unanswerable: Annotated[
-        bool, Field(description="count questions without answer (LoCoMo's category 5) among all")
-    ] = False
-    llm: Annotated[str, Field(description="a language model's spec, e.g. local:smollm2; empty for none")] = ""
-    forms: Annotated[
-        str,
-        Field(description=_FORMS),
-    ] = "auto"
-    view: Annotated[str, OneOf(_VIEWS), Field(description="how much of a segment a model selects from")] = (
-        "windowed"
-    )
-    segments: Annotated[
-        int, Field(ge=1, le=40, description="the best segments that a model selects from; fewer are faster")
-    ] = 8
-    prompts: Annotated[str, Field(description="folder of own prompts; empty: the shipped ones")] = ""
-    questions: Annotated[int, Field(ge=0, description="the first n questions of each chat; 0 for all")] = 0
-    arc_cases: Annotated[str, Field(description="a file of own ARC cases; empty: derived from evidence")] = ""
-    final: Annotated[bool, Field(description="score the test split, once")] = False
-    force: Annotated[bool, Field(description="score the test split again; marked as repeated")] = False
-    against: Annotated[str, Field(description="the run that a trade-off is held against")] = ""
-    tradeoff: Annotated[
-        str,
-        Field(
-            pattern=f"^({TRADEOFF.pattern})?$",
-            description='what may fall for a gain: "f1 -0.01 for recall +0.02"',
-        ),
-    ] = ""
-    seed: Annotated[Seed, Field(description="seed of every random choice")] = 0
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    run: RunName = "smoke"
+    """name of the run, its folder under results/realtalk"""
+    data: str = SAMPLE
+    """sample, realtalk, locomo, or a chat file or folder"""
+    split: Annotated[str, OneOf(SPLITS)] = "all"
+    """train (chats 1 to 7), test (8 to 10), all; of questions: people leak"""
+    encoder: Annotated[str, OneOf(_ENCODERS)] = "hashing"
+    """what turns texts into vectors"""
+    ranker: Annotated[str, Field(pattern="^(hand|learned|auto|onnx:.+)$")] = "hand"
+    """hand; learned (from train chats); auto; onnx:FOLDER, a cross-encoder"""
+    teachers: Annotated[str, OneOf(TEACHERS)] = OWN
+    """chats that a learned ranker learns from; strangers: none with one of its people"""
+    selection: Literal["coverage", "preview"] = "coverage"
+    """how the evidence is chosen: coverage, or the old preview"""
+    engine: Literal["auto", "langgraph", "plain"] = "auto"
+    """what runs the nodes: LangGraph"""
+    share: Annotated[float, Field(gt=0, le=1)] = 0.25
+    """how much of a chat becomes candidates"""
+    keep: Positive = 40
+    """how many candidates stay after re-ranking"""
+    single: Distance = 1.1
+    """a fact's distance below the best score, one answer"""
+    listed: Distance = 2.2
+    """the same for lists, counts and questions about both people"""
+    most: Positive = 9
+    """the largest evidence set of a fact"""
+    narrative: Positive = 30
+    """the largest evidence set of a narrative"""
+    phase_least: Positive = phases.LEAST
+    """ids of a phase, at least"""
+    phase_most: Positive = phases.PHASE
+    """ids of a phase, at most but for the margin"""
+    margin: Distance = 4.0
+    """steps below the best score within which a phase may hold more"""
+    window: Count = 3
+    """messages around a hit that a second search lifts"""
+    nodes: Count = 0
+    """the best segments that give evidence; 0: all"""
+    reading: Annotated[str, OneOf(corpus.READINGS)] = corpus.VALID
+    """which evidence ids count as gold"""
+    with_unanswerable: bool = False
+    """count questions without answer (LoCoMo's category 5) among all"""
+    llm: str = ""
+    """a language model's spec, e.g. local:smollm2; empty for none"""
+    forms: str = "auto"
+    """nodes by form, e.g. planner=model,selector=rule; auto: with llm the model plans, selects and answers"""
+    view: Annotated[str, OneOf(_VIEWS)] = "windowed"
+    """how much of a segment a model selects from"""
+    segments: Annotated[int, Field(ge=1, le=40)] = 8
+    """the best segments that a model selects from; fewer are faster"""
+    prompts: str = ""
+    """folder of own prompts; empty: the shipped ones"""
+    questions: Count = 0
+    """the first n questions of each chat; 0 for all"""
+    arc_cases: str = ""
+    """a file of own ARC cases; empty: derived from evidence"""
+    final: bool = False
+    """score the test split, once"""
+    force: bool = False
+    """score the test split again; marked as repeated"""
+    against: str = ""
+    """the run that a trade-off is held against"""
+    tradeoff: Annotated[str, Field(pattern=f"^({TRADEOFF.pattern})?$")] = ""
+    """what may fall for a gain: "f1 -0.01 for recall +0.02\""""
+    seed: Seed = 0
+    """seed of every random choice"""
 
     def levers(self) -> dict[str, Any]:
         """What can change a prediction or its score: everything but the run's name and the permissions."""

@@ -1,5 +1,6 @@
 """The log of experiments, and the test split, which is scored once."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
@@ -8,8 +9,8 @@ import pandas as pd
 from crs_lib import runs
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
-from crs_lib.realtalk import corpus, tradeoff
-from crs_lib.realtalk.config import COMMAND, STUDY, RealTalkConfig
+from crs_lib.realtalk import corpus
+from crs_lib.realtalk.config import COMMAND, STUDY, TRADEOFF, RealTalkConfig
 from crs_lib.realtalk.corpus import Chat
 
 COLUMNS = ("experiment_id", "date", "train_recall", "test_recall", "config_changes")
@@ -34,6 +35,7 @@ MEASURES = (
     "lost at selection",
     "density",
 )
+_ROUNDING = 1e-9
 _NO_CHANGES = ("run", "against", "tradeoff")  # settings that are no change of an experiment
 
 
@@ -80,7 +82,8 @@ def _row(evaluation: _Evaluation, others: Mapping[str, Mapping[str, Any]]) -> di
     split = settings["split"] if settings["data"] == "realtalk" else "other"
     against = str(settings.get("against", ""))
     declared = str(settings.get("tradeoff", ""))
-    row: dict[str, Any] = {"experiment_id": evaluation.run, "date": evaluation.entry.get("ended", "")}
+    row: dict[str, Any] = {"experiment_id": evaluation.run}
+    row["date"] = evaluation.entry.get("ended", "")
     row["train_recall"] = counts["recall"] if split == corpus.TRAIN else None
     row["test_recall"] = counts["recall"] if split == corpus.TEST else None
     row["config_changes"] = _changes(settings)
@@ -89,7 +92,7 @@ def _row(evaluation: _Evaluation, others: Mapping[str, Mapping[str, Any]]) -> di
     row["commit"] = str(evaluation.manifest.get("code", {}).get("commit", ""))[:12]
     row["against"] = against
     row["tradeoff"] = declared
-    row["verdict"] = tradeoff.verdict(declared, others.get(against, {}), counts)
+    row["verdict"] = tradeoff_verdict(declared, others.get(against, {}), counts)
     for measure in MEASURES:
         row[measure] = counts.get(measure)
     return row
@@ -139,3 +142,20 @@ def refuse_test_split() -> NoReturn:
         "chats 8 to 10 are the test split; scoring them needs final=true, once, after all choices were made "
         "on the train split (split=train)"
     )
+
+
+def tradeoff_verdict(text: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Whether measures keep a trade-off such as ``f1 -0.01 for recall +0.02``.
+
+    ``kept``, ``broken``, or empty where none is declared or a measure is missing.
+    """
+    match = TRADEOFF.fullmatch(text)
+    if not match:
+        return ""
+    loss, gain = match["loss"], match["gain"]
+    fall = before.get(loss, math.nan) - after.get(loss, math.nan)
+    rise = after.get(gain, math.nan) - before.get(gain, math.nan)
+    if math.isnan(fall) or math.isnan(rise):
+        return ""
+    within = fall <= float(match["most"]) + _ROUNDING and rise >= float(match["least"]) - _ROUNDING
+    return "kept" if within else "broken"

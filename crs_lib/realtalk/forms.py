@@ -153,12 +153,14 @@ class LLMForm:
         rank = {position: number for number, position in enumerate(ranked)}
         chosen = sorted(named, key=rank.__getitem__)[:MOST]
         ruled_only = [position for position in ruled["selected"] if position not in chosen]
-        chosen += ruled_only[: max(0, LEAST - len(chosen))]
+        lacking = max(0, LEAST - len(chosen))
+        chosen += ruled_only[:lacking]
+        new = ranked[len(state["ranked"]) :]
         return {
             "selected": chosen,
             "narrative": _first(chosen, ruled["narrative"]),
             "ranked": _first(chosen, ranked),
-            "candidates": [*state["candidates"], *ranked[len(state["ranked"]) :]],
+            "candidates": [*state["candidates"], *new],
         }
 
     def _named(self, index: ChatIndex, state: AgentState) -> Iterator[int]:

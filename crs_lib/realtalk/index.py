@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
-from crs_lib.realtalk import corpus, levels, threads, wording
+from crs_lib.realtalk import corpus, levels, wording
 from crs_lib.realtalk import plan as plans
 from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.wording import content_words, pairs
@@ -185,7 +185,7 @@ class ChatIndex:
     @cached_property
     def threads(self) -> list[tuple[int, ...]]:
         """L2: the threads, earliest first: segments, in time order, of several sessions, about one thing."""
-        return threads.join(self.segments, self.segment_vectors, self.encoder)
+        return levels.join_threads(self.segments, self.segment_vectors, self.encoder)
 
     @cached_property
     def thread(self) -> NDArray[np.intp]:

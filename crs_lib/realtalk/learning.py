@@ -132,7 +132,8 @@ def training_questions(index: ChatIndex, weight: float = 1.0) -> list[TrainingQu
         keys.append((*chat, item.question.text, item.plan._asdict(), item.gold))
     training = []
     for rows in arrays.stored(keys, annotated, lambda missing: _candidate_tables(index, missing)):
-        training.append(TrainingQuestion(rows[:, :-1], rows[:, -1].astype(np.int8), weight))
+        is_gold = rows[:, -1].astype(np.int8)
+        training.append(TrainingQuestion(rows[:, :-1], is_gold, weight))
     return training
 
 
@@ -184,14 +185,17 @@ def fit(questions: Sequence[TrainingQuestion], seeds: Sequence[int] = SEEDS) -> 
     """The numbers of a ranker learnt from training questions: linear half, and trees with LightGBM."""
     useful = [question for question in questions if question.gold.any()]
     examples = _Examples.of(useful)
-    models = [_fit_trees(examples, seed) for seed in seeds] if rankers.has_trees() else []
+    models = []
+    if rankers.has_trees():
+        models = [_fit_trees(examples, seed) for seed in seeds]
     return {"linear": _fit_linear(examples), "models": models}
 
 
 def _key(questions: Sequence[TrainingQuestion]) -> str:
     """32 hex digits of all that decides the trees."""
     settings = [VERSION, _parameters(), TREES, DEEPEST, SEEDS, STRENGTH, rankers.FURTHEST, NAMES]
-    digest = hashlib.sha256(json.dumps([*settings, rankers.has_trees()], sort_keys=True).encode())
+    text = json.dumps([*settings, rankers.has_trees()], sort_keys=True)
+    digest = hashlib.sha256(text.encode())
     for question in questions:
         digest.update(np.ascontiguousarray(question.features).tobytes())
         digest.update(question.gold.astype(np.int8).tobytes())

@@ -253,8 +253,11 @@ def _joined(parts: list[list[int]], least: int) -> list[list[int]]:
         if not small:
             break
         first = small[0]
-        before = parts[first][0] - parts[first - 1][-1] if first else math.inf
-        after = parts[first + 1][0] - parts[first][-1] if first + 1 < len(parts) else math.inf
+        before = after = math.inf
+        if first > 0:
+            before = parts[first][0] - parts[first - 1][-1]
+        if first + 1 < len(parts):
+            after = parts[first + 1][0] - parts[first][-1]
         if before <= after:
             first -= 1
         parts[first : first + 2] = [parts[first] + parts[first + 1]]

@@ -59,17 +59,22 @@ def make(question: str, names: Mapping[str, str], today: dt.date | None) -> Quer
         if span.exact:
             windows.append((span.start.isoformat(), span.end.isoformat()))
             undated = re.sub(re.escape(span.words), " ", undated, flags=re.IGNORECASE)
-    first = _in_person(undated, people, "I", "my")
-    terms = content_words(re.sub(r"['’`]s\b", " ", undated), drop={fold(word) for word in people})
+    first = _without_form(_in_person(undated, people, "I", "my"))
+    second = _in_person(undated, people, "you", "your")
+    second = re.sub(r"\s+", " ", second)
+    photo = re.search(prompts.lists(WORDS)["photo"], question.lower())
+    nameless = re.sub(r"['’`]s\b", " ", undated)
+    folded = {fold(word) for word in people}
+    terms = content_words(nameless, drop=folded)
     return QueryPlan(
         kind=_kind_of(question),
         speakers=tuple(dict.fromkeys(people.values())),
         windows=tuple(windows),
-        photo=bool(re.search(prompts.lists(WORDS)["photo"], question.lower())),
+        photo=photo is not None,
         terms=tuple(terms),
-        first_person=_without_form(first),
-        second_person=re.sub(r"\s+", " ", _in_person(undated, people, "you", "your")) + "?",
-        parts=_parts(_without_form(first)),
+        first_person=first,
+        second_person=f"{second}?",
+        parts=_parts(first),
     )
 
 

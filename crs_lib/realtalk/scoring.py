@@ -138,7 +138,8 @@ def means(frame: pd.DataFrame, columns: Sequence[str], by: str | None = None) ->
     table = []
     for column, value, rows in groups:
         scored = rows[rows["gold"] > 0]
-        row: Row = {column: value, "n": len(scored), "excluded": len(rows) - len(scored)}
+        row: Row = {column: value, "n": len(scored)}
+        row["excluded"] = len(rows) - len(scored)
         for name in columns:
             row[name] = float(scored[name].mean())
         table.append(row)
@@ -174,7 +175,8 @@ def intervals(
     long = floats.melt([unit], list(columns), "measure", "value")
     design = Design(system="measure", scenario=unit, value="value", resamples=resamples, seed=seed)
     estimates = cluster_bootstrap(long, design).set_index("system")
-    return estimates.loc[list(columns), ["mean", "low", "high", "n"]].rename_axis("measure").reset_index()
+    table = estimates.loc[list(columns), ["mean", "low", "high", "n"]]
+    return table.rename_axis("measure").reset_index()
 
 
 def rank_intervals(frame: pd.DataFrame, columns: Sequence[str], seed: int = 0) -> pd.DataFrame:
@@ -329,7 +331,9 @@ def answer_means(frame: pd.DataFrame) -> pd.DataFrame:
     table = []
     for _, value, rows in [_Group("category", "all", frame), *_groups(frame, "category")]:
         answerable = rows[~rows["unanswerable"]]
-        row: Row = {"category": value, "n": len(answerable), "abstained": int(answerable["abstained"].sum())}
+        row: Row = {"category": value}
+        row["n"] = len(answerable)
+        row["abstained"] = int(answerable["abstained"].sum())
         row["dated"] = int(rows["date_accuracy"].notna().sum())
         for name in ANSWERED:
             row[name] = float(rows[name].mean())

@@ -187,7 +187,8 @@ def _headline(scores: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
     losses = scores["attribution"].iloc[0]
     answers = scores["answers"].iloc[0]
     stories = scores["arcs"]
-    headline: dict[str, Any] = {"n": int(summary["n"]), "excluded": int(summary["excluded"])}
+    headline: dict[str, Any] = {"n": int(summary["n"])}
+    headline["excluded"] = int(summary["excluded"])
     for measure in (*scoring.RANKS, *scoring.SETS):
         headline[measure] = float(summary[measure])
     for bucket in BUCKETS:
