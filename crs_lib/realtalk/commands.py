@@ -69,8 +69,7 @@ class Predict(Command):
         count = tables.write_jsonl(self.out, records) if self.out else len(records)
         if self.ask:
             _answer(built, records[0])
-            if chat.time_note:
-                print(chat.time_note)
+            _account(chat)
             return
         places = " and ".join(paths.shown(path) for path in (self.out, self.page) if path)
         print(f"{chat.name}: {len(chat.messages)} messages, {count} questions answered -> {places}")
@@ -81,8 +80,22 @@ class Predict(Command):
         if log and model:
             print(f"calls: {study.write_calls(log, log.with_suffix('.jsonl'))}")
         _show_quirks(chat.quirks)
-        if chat.time_note:
-            print(chat.time_note)
+        _account(chat)
+
+
+def _account(chat: Any) -> None:
+    """Print, as the last line, what was read of a chat, left out and why, and where the list lies."""
+    kinds: dict[str, int] = {}
+    for quirk in chat.quirks:
+        if "left out" in quirk.detail:
+            kinds[quirk.kind] = kinds.get(quirk.kind, 0) + 1
+    reasons = ", ".join(f"{kind} {count}" for kind, count in kinds.items()) or "nothing"
+    line = f"read: {len(chat.messages)} messages; left out: {reasons}; odd: {len(chat.quirks)}"
+    if chat.quirks:
+        line += f" (first: {chat.quirks[0].kind}, {chat.quirks[0].place[-1]}; all: quirks.csv of notebook 21)"
+    if chat.time_note:
+        line += f"; {chat.time_note}"
+    print(line)
 
 
 def _show_quirks(quirks: Sequence[Any]) -> None:

@@ -318,3 +318,20 @@ def test_questions_without_answer_have_columns_of_their_own_and_are_not_among_al
     assert means.loc["5", ["n", "unanswerable", "resisted"]].tolist() == [0, 2, 0.5]
     counted = scoring.answer_means(scoring.answered(records, [chat], with_unanswerable=True))
     assert counted["exact"].tolist() == pytest.approx([2 / 3, 1.0, 0.5])
+
+
+def test_a_question_ends_with_what_was_read_and_left_out(tmp_path, capsys):
+    said = {"speaker": "Ann", "clean_text": "I baked two loaves of bread.", "date_time": "yesterday"}
+    messages = [
+        {**said, "dia_id": "D1:1"},
+        {**said, "dia_id": "D1:1"},
+        "no message",
+        {**said, "dia_id": "D1:2"},
+    ]
+    path = tmp_path / "chat.json"
+    path.write_text(json.dumps({"session_1": messages}))
+    app.do(["realtalk", "predict", "--chat", str(path), "--ask", "What did Ann bake?", *RULES])
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("read: 2 messages; left out: duplicate id 1, no message 1; odd: 4")
+    assert "quirks.csv of notebook 21" in last
+    assert "times: 0 of 2 messages of chat have a time that can be read" in last
