@@ -158,7 +158,10 @@ def _scores(
     """All tables of a set of predictions; nothing is written. InputError where no question has evidence."""
     questions = scoring.questions(predictions, of_chats, config.reading)
     columns = (*scoring.RANKS, *scoring.SETS)
-    stories = scoring.narratives(predictions, of_chats, cases(config, of_chats))
+    every_case = cases(config, of_chats)
+    stories = scoring.narratives(predictions, of_chats, every_case)
+    if len(stories) < len(every_case):
+        _LOG.warning("%d of %d ARC cases have a prediction", len(stories), len(every_case))
     answers = scoring.answered(predictions, of_chats, config.with_unanswerable)
     seed = config.seed
     scores = {"questions": questions, "arcs": stories, "answered": answers}
