@@ -157,6 +157,7 @@ def _scores(
 ) -> dict[str, pd.DataFrame]:
     """All tables of a set of predictions; nothing is written. InputError where no question has evidence."""
     questions = scoring.questions(predictions, of_chats, config.reading)
+    scoring.need_gold(questions, config.reading)
     columns = (*scoring.RANKS, *scoring.SETS)
     every_case = cases(config, of_chats)
     stories = scoring.narratives(predictions, of_chats, every_case)

@@ -69,7 +69,8 @@ def test_an_answer_says_its_days_its_messages_and_why_there_is_none(chat):
     assert extracted(chat, "When did Ann go to the lake?", 0).days == ("2023-12-31", "2023-12-31")
     assert extracted(chat, "What things did Ben buy?", 2, 4).ids == ("D2:1", "D3:1")
     found = extracted(chat, "What is Ann's salary?", 1, near=0.05)
-    assert found.text is None and "no message shares a word" in found.why
+    assert found.text is None
+    assert "no message shares a word" in found.why
 
 
 @pytest.mark.parametrize("start, end, words", [
@@ -90,7 +91,8 @@ def test_answers_are_scored_beside_the_best_message_and_unmoved_questions_sum_up
     assert rows.loc[rows["abstained"], "token_f1"].eq(0).all()
     pairs = zip(told, sample.questions, strict=True)
     best = scoring.answered([{**r, "answer": {"text": q.answer, "days": None}} for r, q in pairs], [sample])
-    assert best["exact"].eq(1).all() and best["date_accuracy"].dropna().eq(1).all()
+    assert best["exact"].eq(1).all()
+    assert best["date_accuracy"].dropna().eq(1).all()
     table = scoring.unmoved(scoring.questions(told, [sample], "valid"))
     parts = table[["all gold is there", "some is missing", "nothing to rank"]].sum(axis=1)
     assert parts.tolist() == table["n"].tolist() == [37]
@@ -110,7 +112,9 @@ def test_own_arc_cases_are_read_and_wrong_ones_named_by_line(sample, tmp_path):
     with pytest.raises(InputError) as wrong:
         arcs.read(path, [sample])
     told = str(wrong.value)
-    assert "3 problems" in told and "line 2 is no JSON" in told and "line 4, case: " in told
+    assert "3 problems" in told
+    assert "line 2 is no JSON" in told
+    assert "line 4, case: " in told
     assert "line 3, phase 2: no message 'D99:1'" in told
 
 
@@ -133,7 +137,8 @@ def test_rank_scores_by_hand_and_fuzzy_recall_inside_the_session():
          "hit@10": 1, "all@10": 0, "mrr": 1, "ndcg@10": 1.5 / (1 + 1 / math.log2(3) + 0.5)}
     )  # fmt: skip
     assert evidence.rank_scores([1, 9, 7], gold)["mrr"] == pytest.approx(1 / 2)
-    assert evidence.rank_scores([1], gold)["mrr"] == 0 and evidence.rank_scores([*gold], gold)["all@10"] == 1
+    assert evidence.rank_scores([1], gold)["mrr"] == 0
+    assert evidence.rank_scores([*gold], gold)["all@10"] == 1
     sessions = [1, 1, 1, 1, 2, 2]
     assert evidence.fuzzy_recall([0], [3], sessions) == 1  # three away
     assert evidence.fuzzy_recall([3], [4], sessions) == 0  # one away, another session
@@ -144,14 +149,18 @@ def test_arc_scores_by_hand():
     # gold phases {1, 2}, {5}, {9}; answered {1, 5}, {9, 8}: union meets all three phases, 3 of 4 gold ids.
     # One-to-one: answered 1 goes to phase 1 or 2 (overlap 1), answered 2 to phase 3: two of three aligned.
     score = evidence.arc_score([[1, 5], [9, 8]], [[1, 2], [5], [9]])
-    assert score.global_recall == pytest.approx(3 / 4) and score.global_precision == pytest.approx(3 / 4)
-    assert score.coverage_any == 1 and score.coverage_aligned == pytest.approx(2 / 3)
+    assert score.global_recall == pytest.approx(3 / 4)
+    assert score.global_precision == pytest.approx(3 / 4)
+    assert score.coverage_any == 1
+    assert score.coverage_aligned == pytest.approx(2 / 3)
     # recall of matched phases: either 1/2 + 0 + 1 or 0 + 1 + 1, by three
     assert score.mean_phase_recall == pytest.approx(1 / 2) or score.mean_phase_recall == pytest.approx(2 / 3)
     whole = evidence.arc_score([list(range(30))], [[1], [5], [9]])  # all in one phase: aligned with one
-    assert whole.coverage_any == 1 and whole.coverage_aligned == pytest.approx(1 / 3)
+    assert whole.coverage_any == 1
+    assert whole.coverage_aligned == pytest.approx(1 / 3)
     assert evidence.arc_score([], [[1], [2]])[:5] == (0, 0, 0, 0, 0)
-    assert evidence.in_order([[1], [5], [9]]) == 1 and evidence.in_order([[5], [1]]) == 0
+    assert evidence.in_order([[1], [5], [9]]) == 1
+    assert evidence.in_order([[5], [1]]) == 0
     assert math.isnan(evidence.in_order([[1]]))
 
 
@@ -165,10 +174,12 @@ def test_every_gold_message_has_exactly_one_bucket(kept, selected, place):
 def test_answer_f1_counts_words_with_repetition_and_means_leave_missing_values_out():
     # given "the red red house", expected "red house": common red, house = 2; F1 = 2 * 2 / (4 + 2)
     assert evidence.answer_f1("the red red house", "Red house!") == pytest.approx(2 / 3)
-    assert math.isnan(evidence.answer_f1(None, "x")) and evidence.answer_f1("", "") == 1
+    assert math.isnan(evidence.answer_f1(None, "x"))
+    assert evidence.answer_f1("", "") == 1
     assert evidence.answer_f1("", "x") == 0
     assert evidence.answer_exact("The old lift", "an old LIFT!") == 1  # articles and case do not count
-    assert evidence.answer_exact("old lift", "lift") == 0 and math.isnan(evidence.answer_exact(None, "x"))
+    assert evidence.answer_exact("old lift", "lift") == 0
+    assert math.isnan(evidence.answer_exact(None, "x"))
     assert evidence.means([{"a": 1.0}, {"a": math.nan}, {"a": 0.0}], ["a"]) == {"a": 0.5}
     assert math.isnan(evidence.means([{"a": math.nan}], ["a"])["a"])
 
@@ -185,13 +196,15 @@ def test_an_answer_comes_with_its_messages_their_days_and_how_sure_it_is(capsys,
     assert re.search(r"^answer: \S", said, re.M)
     assert int(re.search(r"^how sure: (\d+) %", said, re.M)[1]) >= 100 * query.SURE
     shown = re.findall(r"^(D\d+:\d+)  (\d\d \w+ \d{4} \d\d:\d\d)  (Mira|Tobias): ", said, re.M)
-    assert shown and all(sample.messages[sample.position[name]].time for name, _, _ in shown)
+    assert shown
+    assert all(sample.messages[sample.position[name]].time for name, _, _ in shown)
 
 
 def test_what_cannot_be_answered_is_refused_with_what_is_near(capsys, tmp_path):
     ask("Which instrument did Zebulon pawn in Ouagadougou?", "--out", str(tmp_path / "one.jsonl"))
     said = capsys.readouterr().out
-    assert said.startswith("no answer in this chat\nhow sure: ") and "answer: " not in said
+    assert said.startswith("no answer in this chat\nhow sure: ")
+    assert "answer: " not in said
     assert len((tmp_path / "one.jsonl").read_text().splitlines()) == 1
     with pytest.raises(InputError, match="--out FILE, --page FILE or --ask"):
         app.do(["realtalk", "predict", "--chat", str(CHAT)])
@@ -208,9 +221,11 @@ def test_the_page_holds_every_message_and_each_link_leads_somewhere(tmp_path, sa
     app.do(["realtalk", "predict", "--chat", str(CHAT), "--page", str(path), *RULES])
     text = path.read_text(encoding="utf-8")
     ids = re.findall(r' id="([^"]+)"', text)
-    assert len(ids) == len(set(ids)) and {message.id for message in sample.messages} <= set(ids)
+    assert len(ids) == len(set(ids))
+    assert {message.id for message in sample.messages} <= set(ids)
     assert set(re.findall(r'href="#([^"]+)"', text)) <= set(ids)
-    assert not re.search(r'(?:src|href)="(?!#)', text) and "<script" not in text
+    assert not re.search(r'(?:src|href)="(?!#)', text)
+    assert "<script" not in text
     assert text.count('<div class="segment"') == len(index.build(sample, "hashing").segments)
     assert "default-src 'none'; connect-src 'none'; style-src 'sha256-" in text
 
@@ -220,7 +235,9 @@ def test_texts_of_a_chat_cannot_break_its_page(make_chat):
     built = index.build(make_chat(said, qa=[{"question": "<b>Who?</b>"}]), "hashing")
     parts = page.sections(built, list(query.predict(built, ranker.Hand())))
     text = pages.document("<i>", "?", "", parts, "chat.css")
-    assert "<script" not in text and "<b>Who" not in text and "<i>" not in text
+    assert "<script" not in text
+    assert "<b>Who" not in text
+    assert "<i>" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
 
 
@@ -265,7 +282,8 @@ def test_texts_alone_know_no_speaker_time_session_order_or_photo(sample):
     ]
     other = replace(sample, messages=tuple(scrambled), speakers=("X", "Y"))
     assert lmeb.texts_alone(other) == replace(told, speakers=())
-    assert sorted(told.position) == sorted(sample.position) and told.ids([0]) != sample.ids([0])
+    assert sorted(told.position) == sorted(sample.position)
+    assert told.ids([0]) != sample.ids([0])
     assert corpus.evidence(told, sample.questions[0], "strict").positions != ()
 
 

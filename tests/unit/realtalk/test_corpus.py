@@ -25,10 +25,14 @@ def chat_of(messages, **extra):
 
 
 def test_the_sample_keeps_what_the_issue_asks_of_it(sample):
-    assert len(sample.messages) >= 300 and len(sample.questions) >= 30 and len(corpus.gold(sample)) >= 30
-    assert 20 <= (sample.messages[-1].time - sample.messages[0].time).days <= 21 and not sample.quirks
+    assert len(sample.messages) >= 300
+    assert len(sample.questions) >= 30
+    assert len(corpus.gold(sample)) >= 30
+    assert 20 <= (sample.messages[-1].time - sample.messages[0].time).days <= 21
+    assert not sample.quirks
     text = (paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json").read_text(encoding="utf-8")
-    assert text.endswith("}\n") and json.loads(text)["name"] == {"speaker_1": "Mira", "speaker_2": "Tobias"}
+    assert text.endswith("}\n")
+    assert json.loads(text)["name"] == {"speaker_1": "Mira", "speaker_2": "Tobias"}
     assert len(sample.position) == len(sample.messages)
 
 
@@ -52,7 +56,8 @@ def test_positions_count_in_file_order_and_sessions_by_number(make_chat):
 ])  # fmt: skip
 def test_what_is_broken_is_reported_and_not_fatal(entry, kind, kept):
     chat = chat_of([MESSAGE, entry])
-    assert [q.kind for q in chat.quirks] == [kind] and len(chat.messages) == 1 + kept
+    assert [q.kind for q in chat.quirks] == [kind]
+    assert len(chat.messages) == 1 + kept
     if kind == "broken time":  # takes the time before
         assert chat.messages[1].time == chat.messages[0].time
 
@@ -81,7 +86,9 @@ def test_locomo_is_read_by_its_conversation_key():
         "qa": [{"question": "q?", "adversarial_answer": "no", "evidence": ["D1:1"], "category": 5}],
     }
     chat = parse.parse_chat(record, "Chat_9_Ann_Ben")
-    assert chat.schema == corpus.LOCOMO and chat.messages[0].photo and chat.messages[0].caption == "a cat"
+    assert chat.schema == corpus.LOCOMO
+    assert chat.messages[0].photo
+    assert chat.messages[0].caption == "a cat"
     assert chat.messages[0].time.isoformat() == "2023-05-08T13:56:00"
     assert chat.questions[0].unanswerable
     assert chat.questions[0].trap == "no"
@@ -100,14 +107,16 @@ def test_the_split_follows_the_file_name_and_the_digest_the_messages(make_chat):
 def test_times_of_both_schemas():
     assert _read_time("31.01.2024, 18:05:00").isoformat() == "2024-01-31T18:05:00"
     assert _read_time("12:05 am on 1 June, 2023").isoformat() == "2023-06-01T00:05:00"
-    assert _read_time("31.02.2024, 18:05:00") is None and _read_time(None) is None
+    assert _read_time("31.02.2024, 18:05:00") is None
+    assert _read_time(None) is None
     found = dates.find_dates("in January 2024, Sept 2023, xyz 2 or ma 3", dt.date(2024, 5, 1))
     assert [str(span.start) for span in found] == ["2024-01-01", "2023-09-01"]
 
 
 def test_the_quirk_report_counts_slips_of_the_annotation(sample):
     report = describe.quirks([sample]).set_index("quirk")["count"]
-    assert report["evidence string repaired"] == 3 and report["evidence id of a dropped photo"] == 2
+    assert report["evidence string repaired"] == 3
+    assert report["evidence id of a dropped photo"] == 2
     assert report["no evidence given"] == 1
 
 
@@ -161,7 +170,8 @@ def ids(chat, reading):
 ])  # fmt: skip
 def test_slips_are_repaired_by_valid_and_not_by_strict(evidence, strict, valid):
     chat = chat_with(evidence)
-    assert ids(chat, corpus.STRICT)[0] == strict and ids(chat, corpus.VALID) == (valid, [])
+    assert ids(chat, corpus.STRICT)[0] == strict
+    assert ids(chat, corpus.VALID) == (valid, [])
 
 
 @pytest.mark.parametrize("text", ["", "D:56", "D58", "somewhere"])
@@ -212,14 +222,16 @@ def test_arc_files_round_trip_and_say_everything_that_is_wrong(make_chat, tmp_pa
 def test_questions_and_visits_are_counted_as_their_tables_say(sample, make_chat, told):
     rows = describe.questions([sample])
     gold = corpus.gold(sample)
-    assert len(rows) == len(sample.questions) and (rows["gold"] > 0).sum() == len(gold)
+    assert len(rows) == len(sample.questions)
+    assert (rows["gold"] > 0).sum() == len(gold)
     assert rows["apart"].sum() == sum(len(corpus.sessions_of(sample, sorted(p))) > 1 for p in gold.values())
     odd = sum(not q.evidence or any(e not in sample.position for e in q.evidence) for q in sample.questions)
     assert rows["odd"].sum() == odd == 6
     assert len(describe.spoken(rows)) == rows.loc[rows["named"] == 1, "gold"].sum()
     assert describe.questions([make_chat([("Ann", "Hello")])]).empty
     rows = scoring.visits(told)
-    assert rows["question"].is_unique and rows["given"].all()
+    assert rows["question"].is_unique
+    assert rows["given"].all()
     assert rows["again"].sum() == sum(len(record["trace"]) > 5 for record in told) > 0
     assert rows["ids"].tolist() == [len(record["narrative"]) for record in told]
     assert scoring.visits([]).empty
@@ -263,10 +275,15 @@ def test_kind_and_first_person(question, kind, first):
 
 def test_a_plan_names_people_days_photos_and_terms_and_learns_names_from_calls(make_chat):
     made = plan.make("What photo did Kate send on 05.01.2024?", NAMES, DAY)
-    assert made.speakers == ("Kate",) and made.photo and made.windows == (("2024-01-05", "2024-01-05"),)
-    assert "kate" not in made.terms and "photo" in made.terms and "2024" not in " ".join(made.terms)
+    assert made.speakers == ("Kate",)
+    assert made.photo
+    assert made.windows == (("2024-01-05", "2024-01-05"),)
+    assert "kate" not in made.terms
+    assert "photo" in made.terms
+    assert "2024" not in " ".join(made.terms)
     both = plan.make("What do Kate and Tom cook?", NAMES, DAY)
-    assert both.speakers == ("Kate", "Tom") and both.many
+    assert both.speakers == ("Kate", "Tom")
+    assert both.many
     assert plan.make("Which pets are there?", NAMES, DAY).speakers == ()
     calls = [("Ben", "Hey Katie! How are you?"), ("Ann", "Good, and you?")] * 3
     assert wording.learn_names(make_chat(calls))["katie"] == "Ann"

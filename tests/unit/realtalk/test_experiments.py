@@ -61,7 +61,8 @@ def test_recall_stands_under_its_own_split_and_the_best_is_chosen_on_train():
     record("two", 0.6, data="realtalk", split="train", encoder="minilm")
     record("three", 0.9, data="realtalk", split="test", final=True)
     log = experiments.log().set_index("experiment_id")
-    assert log.loc["one", "train_recall"] == 0.5 and log["test_recall"].notna().sum() == 1
+    assert log.loc["one", "train_recall"] == 0.5
+    assert log["test_recall"].notna().sum() == 1
     assert log.loc["one", "config_changes"] == "encoder=hashing keep=30 ranker=hand"
     assert log["train_recall"].astype(float).idxmax() == "two"
 
@@ -72,7 +73,8 @@ def test_test_chats_are_scored_once_on_purpose_wherever_they_lie(make_chat, tmp_
 
     for split in ("test", "all"):
         refused("final=true", check, split=split, error=RunError)
-    assert check(split="train") is False and check(split="test", final=True) is False
+    assert check(split="train") is False
+    assert check(split="test", final=True) is False
     record("first", 0.5, data="realtalk", split="test", final=True)
     refused(r"already scored .*run 'first'", check, split="test", final=True, error=RunError)
     assert check(split="test", final=True, force=True) is True  # marked as repeated
@@ -111,7 +113,8 @@ def test_predict_command_reports_what_is_broken_and_answers_all_the_same(tmp_pat
     for kind in ("broken time: 2", "duplicate id: 1", "empty text: 1", "unknown speaker: 1"):
         assert kind in said
     lines = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [line["qa_index"] for line in lines] == [0, 1] and lines[0]["ranked"][0] == "D1:1"
+    assert [line["qa_index"] for line in lines] == [0, 1]
+    assert lines[0]["ranked"][0] == "D1:1"
     assert set(query.KEYS) <= set(lines[0])
 
 
@@ -141,13 +144,16 @@ def test_what_auto_fell_back_to_is_said_with_the_way_out(encoder, ranked_by, giv
     asked = "hashing" if (encoder, given) == ("hashing", "hand") else "auto"
     first, *hints = commands.made_with(encoder, [ranked_by], asked, given)
     assert first == f"encoder: {encoder}; ranker: {ranked_by}"
-    assert len(hints) == len(told) and all(word in hint for word, hint in zip(told, hints, strict=True))
+    assert len(hints) == len(told)
+    assert all(word in hint for word, hint in zip(told, hints, strict=True))
 
 
 def test_evaluate_command_prints_its_figures(capsys):
     run_cli("evaluate", "--data", str(CHAT), "--encoder", "hashing", "--ranker", "hand", "--run", "x")
     said = capsys.readouterr().out
-    assert "reading 'valid'" in said and "Where gold ids end" in said and "ARC" in said
+    assert "reading 'valid'" in said
+    assert "Where gold ids end" in said
+    assert "ARC" in said
     refused("final=true", run_cli, "evaluate", "--test-only", error=RunError)
 
 
@@ -179,14 +185,16 @@ def offline(built):
 def test_a_planner_rewords_a_retriever_searches_wider_and_an_explorer_follows_rules_alone(built, offline):
     said = json.dumps({"kind": "list", "statement": "I recorded the old lift", "several": True})
     found = ask(built, Scripted(planner=said), "planner")
-    assert found.plan.first_person == "I recorded the old lift" and found.plan.speakers == ("Tobias",)
+    assert found.plan.first_person == "I recorded the old lift"
+    assert found.plan.speakers == ("Tobias",)
     assert found.trace[0] == {
         "node": "planner", "form": "model", "kind": "list", "speakers": ["Tobias"],
         "searched": "I recorded the old lift",
     }  # fmt: skip
     said = json.dumps({"wordings": ["I bought a kayak on the lake"]})
     found = ask(built, Scripted(retriever=said), "retriever")
-    assert found.ranked != offline.ranked and len(found.candidates) == len(offline.candidates)
+    assert found.ranked != offline.ranked
+    assert len(found.candidates) == len(offline.candidates)
     refused("the explorer follows rules alone", ask, built, Scripted(), "explorer")
 
 
@@ -197,10 +205,12 @@ def test_a_grader_puts_those_it_names_first_in_one_call_and_keeps_the_order_of_t
     found = ask(built, llm, "grader", question=question)
     first = [ruled.ranked[20], ruled.ranked[2]]
     assert found.ranked == [*first, *(place for place in ruled.ranked if place not in first)]
-    assert (found.scores, found.rounds) == (ruled.scores, ruled.rounds) and found.selected[0] == first[0]
+    assert (found.scores, found.rounds) == (ruled.scores, ruled.rounds)
+    assert found.selected[0] == first[0]
     (asked,) = llm.asked
     shown = [line for line in asked.messages[-1].content.splitlines() if line.partition(" | ")[0].isdigit()]
-    assert len(shown) == forms.GRADED and shown[20].startswith("21 | ")
+    assert len(shown) == forms.GRADED
+    assert shown[20].startswith("21 | ")
     assert built.chat.messages[first[0]].text[:100] in shown[20]
 
 
@@ -220,14 +230,18 @@ def test_a_selector_may_keep_a_message_deep_in_a_segment(built, offline):
         and int(built.owner[p]) in [int(built.owner[q]) for q in offline.ranked[:3]]
     )  # fmt: skip
     found = ask(built, Scripted(selector=naming(built, deep)), "selector")
-    assert deep in found.selected and 3 <= len(found.selected) <= forms.MOST and deep in found.reranked
+    assert deep in found.selected
+    assert 3 <= len(found.selected) <= forms.MOST
+    assert deep in found.reranked
 
 
 def test_a_generator_writes_the_answer_or_abstains(built):
     told = ask(built, Scripted(generator='{"answer": "the old lift", "found": true}'), "generator").answer
-    assert (told.text, told.form) == ("the old lift", "written") and told.ids
+    assert (told.text, told.form) == ("the old lift", "written")
+    assert told.ids
     none = ask(built, Scripted(generator='{"answer": "", "found": false}'), "generator").answer
-    assert none.text is None and none.why == "the model found no answer"
+    assert none.text is None
+    assert none.why == "the model found no answer"
 
 
 @pytest.mark.parametrize("junk", [
@@ -279,11 +293,13 @@ def test_a_second_run_with_a_model_sends_nothing_and_fewer_segments_are_fewer_ca
         monkeypatch.setenv("OLLAMA_HOST", server.url)
         first = study.predict(RealTalkConfig(run="first", **asked))
         sent = server.chats
-        assert study.predict(RealTalkConfig(run="again", **asked)) == first and server.chats == sent > 3
+        assert study.predict(RealTalkConfig(run="again", **asked)) == first
+        assert server.chats == sent > 3
         study.predict(RealTalkConfig(run="few", segments=1, forms="selector=model", **asked))
         assert server.chats - sent == 1
     rows = [json.loads(line) for line in _calls("again")]
-    assert len(rows) == len(_calls("first")) == sent and all(row["cache_hit"] for row in rows)
+    assert len(rows) == len(_calls("first")) == sent
+    assert all(row["cache_hit"] for row in rows)
 
 
 def _calls(run):
@@ -344,7 +360,9 @@ def test_the_windowed_selector_sees_its_segments_whole_and_may_name_what_no_sear
     segment = built.segments[int(built.owner[offline.ranked[0]])]
     lost = next(p for p in range(segment.start, segment.end) if p not in offline.candidates)
     found = ask(built, Scripted(selector=naming(built, lost)), "selector")
-    assert lost in found.selected and lost in found.reranked and lost in found.candidates
+    assert lost in found.selected
+    assert lost in found.reranked
+    assert lost in found.candidates
 
 
 def test_a_model_titles_phases_and_says_what_they_came_to(built):
@@ -362,4 +380,5 @@ def test_prompts_of_a_folder_take_the_place_of_the_shipped_ones(built, tmp_path)
     llm = Scripted(selector='{"ids": []}')
     form, config = forms.LLMForm(llm, prompts=str(tmp_path)), RealTalkConfig(forms="selector=model")
     agent.Agent(built, ranker.Hand(), config, form).ask(["When is the wedding?"])
-    assert llm.asked and all(one.messages[-1].content.startswith("MINE") for one in llm.asked)
+    assert llm.asked
+    assert all(one.messages[-1].content.startswith("MINE") for one in llm.asked)

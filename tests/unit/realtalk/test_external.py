@@ -50,7 +50,8 @@ def test_three_readings_keep_what_is_known_and_a_planner_meets_the_regularities(
 
 def test_locomo_is_read_whole(mirror):
     chats = [c for c in parse.read_folder(mirror / "locomo") if corpus.number(c.name) <= 7]
-    assert len(chats) == 7 and sum(len(c.messages) for c in chats) == 4124
+    assert len(chats) == 7
+    assert sum(len(c.messages) for c in chats) == 4124
     assert sum(len(corpus.gold(c)) for c in chats) == 1345
 
 
@@ -63,7 +64,8 @@ def test_bm25_is_calibrated(train):
             if question.index in gold:
                 ranked = channels.ranking(bm25.scores(content_words(question.text)))[:10].tolist()
                 recalls.append(len(set(ranked) & gold[question.index]) / len(gold[question.index]))
-    assert len(recalls) == 498 and 0.48 <= sum(recalls) / 498 <= 0.53
+    assert len(recalls) == 498
+    assert 0.48 <= sum(recalls) / 498 <= 0.53
 
 
 @needs_minilm
@@ -82,4 +84,5 @@ def test_the_first_person_lifts_minilm(train):
         ranked = [channels.ranking(row).tolist() for row in near]
         found = [evidence.rank_scores(*pair)["mrr"] for pair in zip(ranked, gold.values(), strict=True)]
         rank[name] = sum(found) / len(found)
-    assert len(texts) >= 15 and rank["first person"] > rank["raw"]
+    assert len(texts) >= 15
+    assert rank["first person"] > rank["raw"]

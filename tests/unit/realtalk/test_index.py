@@ -29,7 +29,8 @@ def test_every_encoder_gives_unit_vectors_that_do_not_depend_on_the_batch(name):
     encoder = encoders.ENCODERS.create("onnx:gte-small" if name == "onnx" else name)
     texts = ["a dog in the park", "", "skiing", "the dog sleeps in the park today", "naïve café"]
     together = encoder.encode(texts)
-    assert together.sentences.shape[0] == 5 and together.starts.tolist()[0] == 0
+    assert together.sentences.shape[0] == 5
+    assert together.starts.tolist()[0] == 0
     assert together.sentences.dtype == np.float32
     for i, text in enumerate(texts):
         alone = encoder.encode([text])
@@ -68,7 +69,8 @@ def test_a_chat_is_searched_by_the_widest_update_not_taught_by_it(sample, make_c
     assert index._tuned_for(half) == index._tuned_for(sample)
     monkeypatch.setattr(index, "UPDATES", updates(tmp_path / "x", {"all": ["own"]}, own))
     built = index.build(sample, "hashing+tuned")
-    assert index._tuned_for(sample) == "" and set(built.encoders) == {""}
+    assert index._tuned_for(sample) == ""
+    assert set(built.encoders) == {""}
     assert not np.any(search(built, "Where does Mira live?")[1]["tuned tokens"])
     monkeypatch.setattr(index, "UPDATES", tmp_path / "none.npz")
     refused(r"leave \+tuned out", index._tuned_for, sample)
@@ -83,7 +85,8 @@ def test_the_updates_of_the_package_fit_minilm_and_hold_no_text(make_chat):
     assert all(isinstance(n, int) for sketch in found.record["chats"].values() for n in sketch)
     talk = make_chat([("Ann", "I bought a puppy"), ("Ben", "The tax form is late")])
     built = index.build(talk, "minilm+tuned")
-    assert built.main == "minilm" and set(built.encoders) == {"", "tuned"}
+    assert built.main == "minilm"
+    assert set(built.encoders) == {"", "tuned"}
     assert built.tuned.startswith("tuned all ")
     scores = search(built, "Which animal did Ann buy?")[1]
     assert scores["tuned tokens"][0] > scores["tuned tokens"][1] + 0.1
@@ -93,13 +96,15 @@ def test_the_updates_of_the_package_fit_minilm_and_hold_no_text(make_chat):
 @pytest.mark.slow
 @needs_minilm
 def test_auto_by_hand_takes_minilm_alone_and_ranks_alike(sample):
-    assert index.choose_encoder("auto", "hand") == "minilm" and "tuned" in index.choose_encoder("auto")
+    assert index.choose_encoder("auto", "hand") == "minilm"
+    assert "tuned" in index.choose_encoder("auto")
     assert index.choose_encoder("minilm+tuned", "hand") == "minilm+tuned"
     by_hand = [RealTalkConfig(ranker="hand", encoder=name) for name in ("auto", "minilm+tuned")]
     few = replace(sample, questions=sample.questions[:9])
     alone, beside = (list(study.answered(config, [few])) for config in by_hand)
     assert [one.pop("made_with")["encoder"] for one in alone] == ["minilm"] * 9
-    assert {one.pop("made_with")["encoder"] for one in beside} == {"minilm+tuned"} and alone == beside
+    assert {one.pop("made_with")["encoder"] for one in beside} == {"minilm+tuned"}
+    assert alone == beside
 
 
 def test_vectors_made_and_matched_in_slices_are_the_same(tmp_path, monkeypatch):
@@ -110,7 +115,8 @@ def test_vectors_made_and_matched_in_slices_are_the_same(tmp_path, monkeypatch):
         monkeypatch.setattr(encoders, name, size)
     sliced = encoders.cached("hashing", texts, encoders.Hashing, tmp_path / "sliced")
     assert all(np.array_equal(one, other) for one, other in zip(whole, sliced, strict=True))
-    assert sliced.widened() is sliced and sliced.tokens.dtype == np.float16
+    assert sliced.widened() is sliced
+    assert sliced.tokens.dtype == np.float16
     matched = encoders.best_matches(query, whole._replace(tokens=whole.tokens.astype(np.float32)))
     np.testing.assert_allclose(encoders.best_matches(query, sliced), matched, rtol=1e-6)
 
@@ -135,7 +141,8 @@ def test_vectors_are_cached_by_content_and_a_damaged_cache_is_made_again(tmp_pat
 
     first = encoders.cached("hashing", ["a", "b"], make, tmp_path)
     again = encoders.cached("hashing", ["a", "b"], make, tmp_path)
-    assert len(made) == 1 and np.array_equal(first.sentences, again.sentences)
+    assert len(made) == 1
+    assert np.array_equal(first.sentences, again.sentences)
     encoders.cached("hashing", ["a", "c"], make, tmp_path)
     assert len(made) == 2
     (tmp_path / "hashing.sqlite").write_bytes(b"broken" * 1000)
@@ -154,7 +161,8 @@ def test_only_texts_not_seen_before_are_encoded_each_once(tmp_path):
     encoders.cached("hashing", ["a dog", "a cat", "a dog", ""], Spy, tmp_path)
     both = encoders.cached("hashing", ["", "a bird", "a dog"], Spy, tmp_path)
     assert asked == [["a dog", "a cat", ""], ["a bird"]]
-    assert both.starts.tolist() == [0, 0, 2, 4] and both.tokens.dtype == np.float16
+    assert both.starts.tolist() == [0, 0, 2, 4]
+    assert both.tokens.dtype == np.float16
     alone = encoders.Hashing().encode(["", "a bird", "a dog"])
     assert np.allclose(both.sentences, alone.sentences, atol=1e-3)
 
@@ -217,7 +225,8 @@ def test_segments_hold_every_message_once_and_a_long_silence_or_another_topic_cu
     later = chat.messages[1]._replace(time=chat.messages[1].time.replace(hour=15))
     gapped = type(chat)(chat.name, chat.schema, chat.speakers, (chat.messages[0], later), (), ())
     vectors = np.eye(2, dtype=np.float32)
-    assert len(levels.cut(chat, vectors)) == 1 and len(levels.cut(gapped, vectors)) == 2
+    assert len(levels.cut(chat, vectors)) == 1
+    assert len(levels.cut(gapped, vectors)) == 2
     assert describe._bursts(gapped) == 2
     chat = make_chat([("Ann", f"m{i}") for i in range(16)])
     vectors = np.zeros((16, 2), dtype=np.float32)
@@ -229,9 +238,14 @@ def test_signals_of_one_message(make_chat):
     said = "Yes, I paid $20 for it yesterday, I love the “Blue Door” film!"
     found = levels.read(make_chat([("Ann", said), ("Ben", "Are you ok?")]))
     row = dict(zip(levels.COLUMNS, found.table[0], strict=True))
-    assert row["reaction"] == 1 and row["money"] == 1 and row["when_words"] == 1 and row["quoted"] == 1
-    assert row["question"] == 0 and found.column("question")[1] == 1
-    assert row["mood"] == 1 and row["first_person"] == pytest.approx(2 / row["length"])
+    assert row["reaction"] == 1
+    assert row["money"] == 1
+    assert row["when_words"] == 1
+    assert row["quoted"] == 1
+    assert row["question"] == 0
+    assert found.column("question")[1] == 1
+    assert row["mood"] == 1
+    assert row["first_person"] == pytest.approx(2 / row["length"])
     assert found.days[0][0].start.isoformat() == "2023-12-31"
 
 
@@ -240,9 +254,11 @@ def test_threads_join_sessions_and_their_pairs_are_compared_with_all_pairs(built
     members = [i for thread in found for i in thread]
     assert len(members) == len(set(members))
     for thread in found:
-        assert len({built.segments[i].session for i in thread}) > 1 and list(thread) == sorted(thread)
+        assert len({built.segments[i].session for i in thread}) > 1
+        assert list(thread) == sorted(thread)
     pairs = describe.thread_pairs([built])
-    assert set(pairs["joined"]) == {0.0, 1.0} and len(pairs) > 10
+    assert set(pairs["joined"]) == {0.0, 1.0}
+    assert len(pairs) > 10
     (chance,) = pairs["by_chance"].unique()
     assert 0 <= chance < 1
     of = built.thread
@@ -271,5 +287,7 @@ def test_every_channel_scores_every_message_and_smoothing_stays_inside_sessions(
 def test_features_are_finite_and_named(built, question):
     made, scores = search(built, question)
     rows = features.matrix(built, made, scores, channels.fuse(built, made, scores))
-    assert rows.shape == (built.size, len(features.NAMES)) and rows.dtype == np.float32
-    assert np.isfinite(rows).all() and len(set(features.NAMES)) == len(features.NAMES)
+    assert rows.shape == (built.size, len(features.NAMES))
+    assert rows.dtype == np.float32
+    assert np.isfinite(rows).all()
+    assert len(set(features.NAMES)) == len(features.NAMES)

@@ -45,7 +45,8 @@ def test_a_fact_keeps_what_is_near_and_a_narrative_what_the_scores_call_for():
     assert phases.facts(ranked, scores, 1.5, 10) == [5, 3]  # 2.6 >= 4 - 1.5 > 2.4
     assert phases.facts(ranked, scores, 2.5, 10) == [5, 3, 8]  # 2.4 >= 4 - 2.5
     assert phases.facts(ranked, scores, 5.0, 10) == ranked
-    assert phases.facts(ranked, scores, 9.0, 2) == [5, 3] and phases.facts([], np.zeros(0), 1.5, 10) == []
+    assert phases.facts(ranked, scores, 9.0, 2) == [5, 3]
+    assert phases.facts([], np.zeros(0), 1.5, 10) == []
     ranked = list(range(10))
     clear = np.array([9.0, 5, 4, 3, 2, 1, 1, 1, 1, 1])
     assert phases.narrative(ranked, clear, 1, 8, 1.0, 0.7) == [0]  # e^0 holds over 97 % of all weight
@@ -66,16 +67,20 @@ def test_a_narrative_is_the_start_of_the_ranking_within_its_bound(scores, most, 
     falling = np.array(sorted(scores, reverse=True))
     ranked = list(range(len(scores)))
     chosen = phases.narrative(ranked, falling, 0, most, unit)
-    assert chosen == ranked[: len(chosen)] and 1 <= len(chosen) <= most
+    assert chosen == ranked[: len(chosen)]
+    assert 1 <= len(chosen) <= most
 
 
 def test_phases_are_in_order_grounded_and_inside_their_times(built):
     chosen = list(range(0, 300, 10))
     told = story(built, chosen, dict.fromkeys(chosen, 1.0), 0.5, least=1)
-    assert [i for phase in told for i in phase.ids] == built.chat.ids(chosen) and len(told) == 8
+    assert [i for phase in told for i in phase.ids] == built.chat.ids(chosen)
+    assert len(told) == 8
     for phase in told:
         times = [built.chat.messages[built.chat.position[i]].time.isoformat() for i in phase.ids]
-        assert phase.start == min(times) and phase.end == max(times) and phase.uncertain == 0
+        assert phase.start == min(times)
+        assert phase.end == max(times)
+        assert phase.uncertain == 0
         assert phase.summary.split(": ", 1)[1][:20] in " ".join(m.text for m in built.chat.messages)
 
 
@@ -84,9 +89,11 @@ def test_a_phase_ends_with_its_session_eight_are_the_most_and_their_cap_is_soft(
     built = index.build(chat, "hashing")
     assert phases._cut(built, [0, 1, 4, 5, 6]) == [[0, 1], [4, 5], [6]]
     assert phases._cut(built, [2, 3]) == [[2, 3]]  # one session: one phase, however many messages
-    assert phases._cut(built, [3]) == [[3]] and phases._cut(built, []) == []
+    assert phases._cut(built, [3]) == [[3]]
+    assert phases._cut(built, []) == []
     parts = phases._cut(built, list(range(20)))
-    assert len(parts) == 8 and [p for part in parts for p in part] == list(range(20))
+    assert len(parts) == 8
+    assert [p for part in parts for p in part] == list(range(20))
     built = index.build(make_chat([("Ann", f"cat {i}") for i in range(5)]), "hashing")
     scores = {0: 5.0, 1: 4.0, 2: 0.1, 3: 3.0, 4: 0.2}
     (phase,) = story(built, [0, 1, 2, 3, 4], scores, bar=1.0, soft_cap=2)
@@ -102,7 +109,8 @@ def test_checkpoints_are_nested_lists_long_enough_and_two_runs_identical(built, 
         assert len(record["ranked"]) == len(set(record["ranked"])) == 200
         assert 1 <= len(record["selected"]) <= 9
         inside = [i for phase in record["phases"] for i in phase["ids"]]
-        assert len(inside) == len(set(inside)) <= 30 and set(inside) == set(record["narrative"])
+        assert len(inside) == len(set(inside)) <= 30
+        assert set(inside) == set(record["narrative"])
         assert all(len(phase["ids"]) >= 3 and phase["conclusion"] for phase in record["phases"])
         assert len(record["scores"]) == record["kept"]
         assert record["scores"] == sorted(record["scores"], reverse=True)
@@ -125,7 +133,8 @@ def test_kept_scores_change_no_byte_and_are_read_not_made(sample, monkeypatch, t
         assert lines() == made
     kept = tmp_path / "processed" / "realtalk" / "scores.sqlite"
     kept.write_bytes(b"no database" * 1000)
-    assert lines() == made and kept.with_suffix(".damaged").is_file()
+    assert lines() == made
+    assert kept.with_suffix(".damaged").is_file()
 
 
 @pytest.mark.slow
@@ -146,7 +155,8 @@ def test_the_trace_names_every_visit_its_form_and_the_state_after_it(told):
         assert visited == ["planner", "retriever", "grader", *again, "selector", "generator"]
         assert {entry["form"] for entry in record["trace"]} == {"rule"}
         last = record["trace"][-1]
-        assert last["answer"] == record["answer"]["text"] and last["phases"] == len(record["phases"])
+        assert last["answer"] == record["answer"]["text"]
+        assert last["phases"] == len(record["phases"])
         assert record["trace"][-2]["selected"] == record["selected"]
         assert record["made_with"]["engine"].startswith("langgraph ")
 
@@ -175,7 +185,8 @@ def test_a_question_does_not_depend_on_the_others_and_has_a_limit(built, told, m
 def test_lists_go_back_to_retrieval(built, monkeypatch):
     questions = ["What sounds does Tobias record?", "When is the wedding?"]
     rounds = [one.rounds for one in agent.Agent(built).ask(questions)]
-    assert 2 <= rounds[0] <= 3 and rounds[1] == 1
+    assert 2 <= rounds[0] <= 3
+    assert rounds[1] == 1
     monkeypatch.setattr(agent, "ROUNDS", 2)
     assert [one.rounds for one in agent.Agent(built).ask(questions)] == [2, 1]
 
@@ -195,7 +206,8 @@ def test_attribution_sums_to_the_gold_ids(sample, told):
     table = scoring.attribution(rows, "category", "chat")
     ends = ["unresolvable", "lost at candidates", "lost at reranking", "lost at selection", "kept"]
     parts = table[ends].sum(axis=1)
-    assert parts.tolist() == table["ids"].tolist() and table["ids"].iloc[0] == 67 + 2
+    assert parts.tolist() == table["ids"].tolist()
+    assert table["ids"].iloc[0] == 67 + 2
     assert table[table["by"] == "category"]["ids"].sum() == table["ids"].iloc[0]
     sets = scoring.means(rows, ("recall", "precision", "size")).round(3)  # by the default reach
     assert sets.iloc[0, 1:].tolist() == [37, 2, 0.444, 0.279, 3.757]  # without gold: excluded and counted
@@ -299,7 +311,8 @@ def test_the_shipped_ranker_serves_new_chats_and_never_its_teachers(sample, monk
     said = {"clean_text": "quite another talk about kites", "speaker": "A", "dia_id": "D1:1"}
     other = parse.parse_chat({"session_1": [said]}, "o")
     found = query.choose_ranker("auto", index.build(other, "hashing"))
-    assert found.origin == "made up" and ranker.shipped("minilm") is None
+    assert found.origin == "made up"
+    assert ranker.shipped("minilm") is None
     monkeypatch.setattr(ranker, "features_key", lambda: "changed")
     assert ranker.shipped("hashing") is None
 
@@ -307,7 +320,8 @@ def test_the_shipped_ranker_serves_new_chats_and_never_its_teachers(sample, monk
 def test_what_ships_fits_the_features_and_holds_no_text():
     for encoder in index.STUDIED:
         found = ranker.shipped(encoder)
-        assert found is not None and len(found.sketches) == 7
+        assert found is not None
+        assert len(found.sketches) == 7
         rows = np.zeros((3, len(ranker.NAMES)), np.float32)
         assert found.ranker.score(rows, np.zeros(3, np.float32)).shape == (3,)
     record = json.loads(gzip.decompress(ranker.SHIPPED.read_bytes()))
@@ -317,7 +331,8 @@ def test_what_ships_fits_the_features_and_holds_no_text():
 
 def test_a_chat_is_recognised_though_changed_and_never_teaches_its_own_ranker(sample, make_chat):
     half = type(sample)("half", sample.schema, sample.speakers, sample.messages[:160], (), ())
-    assert learning._same_talk(half, sample) and learning._same_talk(sample, half)
+    assert learning._same_talk(half, sample)
+    assert learning._same_talk(sample, half)
     assert not learning._same_talk(make_chat([("Ann", "a talk about something else entirely")]), sample)
     loud = make_chat([(m.speaker, f" {m.text.upper()} !") for m in sample.messages])
     assert learning._same_talk(loud, sample)
@@ -340,7 +355,9 @@ def test_teaching_makes_a_ranker_that_knows_its_teachers_again(sample, monkeypat
     record = teach_ranker.teach([sample], ["hashing"])
     ranker.SHIPPED.write_bytes(gzip.compress(json.dumps(record).encode()))
     found = ranker.shipped("hashing")
-    assert found is not None and found.ranker.origin == record["origin"] and sample.name in record["origin"]
+    assert found is not None
+    assert found.ranker.origin == record["origin"]
+    assert sample.name in record["origin"]
     assert corpus.resembles(replace(sample, messages=sample.messages[:40]).sketch, found.sketches[0])
 
 
@@ -382,7 +399,8 @@ def test_a_cross_encoder_in_onnx_ranks_the_candidates(built, tmp_path):
     found = query.choose_ranker(config.ranker, built)
     assert found.score(None, None, "a b", ["lift c", "c"]).tolist() == [225.0, 0.0]
     (told,) = agent.Agent(built, found, config).ask(["What sounds does Tobias record?"])
-    assert "lift" in built.chat.messages[told.ranked[0]].text and told.scores[0] > told.scores[-1]
+    assert "lift" in built.chat.messages[told.ranked[0]].text
+    assert told.scores[0] > told.scores[-1]
     assert len({int(built.owner[place]) for place in told.selected}) <= 2  # the node limit
 
 

@@ -42,7 +42,8 @@ def test_every_retriever(name):
     hits = index.search("camping stove", 3)
     assert {hit.id for hit in hits[:2]} == {"stove", "kettle"}
     assert [h.score for h in hits] == sorted((h.score for h in hits), reverse=True)
-    assert index.search("camping stove", 1) == hits[:1] and len(index.search("camping stove", 99)) <= 4
+    assert index.search("camping stove", 1) == hits[:1]
+    assert len(index.search("camping stove", 99)) <= 4
     assert made(name, {}).search("camping", 3) == []
 
 
@@ -127,7 +128,8 @@ def test_an_index_is_saved_and_loaded_and_another_folder_kept(tmp_path):
             index.save(aside, "words")
     assert store.read_header(place, "kind-2") == {"kind": "kind-2", "n": 1}
     again = BM25.load(place, "words", 200)
-    assert isinstance(again.weights, np.memmap) and again.vocabulary == index.vocabulary
+    assert isinstance(again.weights, np.memmap)
+    assert again.vocabulary == index.vocabulary
     assert again.scores(["red", "lace"]).tobytes() == index.scores(["red", "lace"]).tobytes()
     assert [p.name for p in tmp_path.iterdir()] == ["index"]
     np.save(place / "words.weights.npy", np.zeros(1, dtype=np.float32))
@@ -282,7 +284,9 @@ def test_factors_come_back_to_a_254th_of_their_largest_and_bytes_are_equal(tmp_p
         low_rank.write(tmp_path / name, updates, record)
     assert (tmp_path / "first.npz").read_bytes() == (tmp_path / "again.npz").read_bytes()
     found = lowrank.read(tmp_path / "first.npz")
-    assert found.names == ["one", "two"] and found.record["licence"] == "none" and found.record["rank"] == 2
+    assert found.names == ["one", "two"]
+    assert found.record["licence"] == "none"
+    assert found.record["rank"] == 2
     assert found.record["updates"]["one"]["taught by"] == ["x"]
     assert found.record["updates"]["one"]["digest"] != found.record["updates"]["two"]["digest"]
     for name, factors in updates.items():
@@ -318,7 +322,8 @@ def test_an_update_is_added_to_the_weights_that_it_names_and_must_fit():
     weights = {"a.weight": np.ones((6, 4), np.float32), "c": np.ones(3, np.float32)}
     out = lowrank.added(weights, {"a.weight": factors["a.weight"]})
     one, two = factors["a.weight"]
-    assert np.allclose(out["a.weight"], 1 + one @ two) and out["c"] is weights["c"]
+    assert np.allclose(out["a.weight"], 1 + one @ two)
+    assert out["c"] is weights["c"]
     assert weights["a.weight"].sum() == 24
     refused(r"weight 'b\.weight'", lowrank.added, weights, factors)
 
