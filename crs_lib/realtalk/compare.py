@@ -63,6 +63,7 @@ def _measures(config: RealTalkConfig) -> dict[str, Any]:
     records, chats = predictions(config)
     questions = scoring.questions(records, chats, config.reading)
     scoring.need_gold(questions, config.reading)
+    questions = scoring.counted(questions, config.with_unanswerable)
     stories = scoring.narratives(records, chats, study.cases(config, chats))
     means = scoring.means(questions, SHOWN).iloc[0]
     row: dict[str, Any] = means.drop("questions").to_dict()
@@ -78,7 +79,8 @@ def questions(config: RealTalkConfig, lever: str, values: Sequence[Any]) -> pd.D
     """One row a question and value of the lever, with its scores: what paired differences are made of."""
     parts = []
     for value, changed in _configs(config, lever, values).items():
-        rows = scoring.questions(*predictions(changed), changed.reading)
+        every = scoring.questions(*predictions(changed), changed.reading)
+        rows = scoring.counted(every, changed.with_unanswerable)
         parts.append(scoring.with_question(rows).assign(**{lever: value}))
     return pd.concat(parts, ignore_index=True)
 

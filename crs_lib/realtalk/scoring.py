@@ -60,6 +60,11 @@ def questions(predictions: Sequence[Record], chats: Sequence[Chat], reading: str
     return pd.DataFrame([_question_row(item, reading) for item in _predicted(predictions, chats)])
 
 
+def counted(frame: pd.DataFrame, with_unanswerable: bool) -> pd.DataFrame:
+    """The questions that are among "all": those with an answer, or every one where that is asked for."""
+    return frame if with_unanswerable else frame[~frame["unanswerable"]]
+
+
 def _question_row(item: Predicted, reading: str) -> Row:
     annotated = corpus.evidence(item.chat, item.question, reading)
     gold = set(annotated.positions)

@@ -167,8 +167,7 @@ def _scores(
     seed = config.seed
     scores = {"questions": questions, "arcs": stories, "answered": answers}
     scores["by_category"] = scoring.means(questions, columns, "category")
-    if not config.with_unanswerable:
-        questions = questions[~questions["unanswerable"]]
+    questions = scoring.counted(questions, config.with_unanswerable)
     scoring.need_gold(questions, config.reading)
     scores["summary"] = scoring.means(questions, columns)
     scores["by_chat"] = scoring.means(questions, columns, "chat")
