@@ -25,7 +25,10 @@ def measures(path):
 def names(path):
     """The runs of the folder of a file, and what was not read."""
     files = read_folder(path.parent)
-    return [*files.runs, *[f"not read: {name}" for name in files.unread]]
+    lines = list(files.runs)
+    for name in files.unread:
+        lines.append(f"not read: {name}")
+    return lines
 
 
 def chat_of(times, **extra):
@@ -38,7 +41,10 @@ def chat_of(times, **extra):
 
 def times(cells):
     """The times of a chat's messages, or "none"."""
-    return [message.time.isoformat() if message.time else "none" for message in chat_of(cells).messages]
+    read = []
+    for message in chat_of(cells).messages:
+        read.append(message.time.isoformat() if message.time else "none")
+    return read
 
 
 def time_note(cells):
