@@ -10,6 +10,7 @@ from .folder import (
     only_one,
     output,
     read_manifest,
+    restore,
     stage,
 )
 from .jobs import Part, Start, job
@@ -29,5 +30,6 @@ __all__ = [
     "only_one",
     "output",
     "read_manifest",
+    "restore",
     "stage",
 ]

@@ -15,6 +15,7 @@ import json
 import platform
 import shutil
 import subprocess
+import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -107,6 +108,31 @@ def manifest_at(path: Path) -> dict[str, Any]:
     for name, checked in manifest.stages.items():
         stages[name] = {**record["stages"][name], **checked.model_dump()}
     return {**record, "stages": stages}
+
+
+@safety.reader("a record of runs")
+def restore(study: str, name: str) -> list[str]:
+    """Unpack the dated record ``data/samples/records/<name>.tar.xz`` into the results of a study.
+
+    Files that are there already stay. RunError where a run of that name holds other dialogues.
+
+    Returns
+    -------
+    list of str
+        The runs that the record holds.
+    """
+    top = paths.run_folder(study, name).parent
+    runs: dict[str, None] = {}
+    with tarfile.open(paths.samples() / "records" / f"{name}.tar.xz") as record:
+        for member in record:
+            run, _, file = member.name.partition("/")
+            runs[run] = None
+            path = top / member.name
+            if not path.exists():
+                record.extract(member, top, filter="data")
+            elif file == "dialogues.jsonl" and path.stat().st_size != member.size:
+                raise RunError(f"run {run!r} is not that of the record; remove {paths.shown(path.parent)}")
+    return list(runs)
 
 
 def command(notebook: str, run: str) -> str:
