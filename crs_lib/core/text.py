@@ -205,10 +205,10 @@ def _without_thoughts(text: str, thoughts: list[str]) -> str:
     before = len(thoughts)
     if _CHANNEL.search(text):
         text = _final_channel(text, thoughts)
-    rest = _leading_cut(text, thoughts)
-    while rest != text:
-        text = rest
-        rest = _leading_cut(text, thoughts)
+    shorter = _leading_cut(text, thoughts)
+    while shorter != text:
+        text = shorter
+        shorter = _leading_cut(text, thoughts)
     if _JSON.match(text):
         return text.strip()
     for block in _BLOCKS:

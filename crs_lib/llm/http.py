@@ -323,11 +323,11 @@ def pause_of(headers: Mapping[str, str]) -> float:
     with decimals, or as a date; 0 where it says nothing that can be read.
     """
     for name, scale in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
-        asked = headers.get(name, "").strip()
-        if re.fullmatch(r"[0-9]{1,9}(?:\.[0-9]*)?", asked):
-            return float(asked) * scale
+        value = headers.get(name, "").strip()
+        if re.fullmatch(r"[0-9]{1,9}(?:\.[0-9]*)?", value):
+            return float(value) * scale
         with suppress(ValueError):
-            until = parsedate_to_datetime(asked)
+            until = parsedate_to_datetime(value)
             return max(0.0, until.timestamp() - time.time())
     return 0.0
 

@@ -371,8 +371,8 @@ class FilmTools:
     def _film(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         wrong = [shorten(str(name), VALUE_LIMIT) for name in arguments if name != "id"]
         if wrong or "id" not in arguments:
-            given = f"takes no {wrong[0]!r}" if wrong else "needs an id"
-            raise InputError(f"film {given} (it takes: id)")
+            fault = f"takes no {wrong[0]!r}" if wrong else "needs an id"
+            raise InputError(f"film {fault} (it takes: id)")
         film = str(arguments["id"])
         if film not in self._rows:
             near = did_you_mean(film, self._rows)

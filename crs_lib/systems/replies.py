@@ -79,21 +79,21 @@ class SaidReply:
         mentions, and those in its description leave them. A list of which nothing is known is no list.
         """
         foreign: list[Foreign] = []
-        known = 0
+        n_known = 0
         for item in _list_items(self.text):
             inside = [mention for mention in self._mentions if item.start <= mention.start < item.end]
-            named = _named_first(self.grounder.catalog, item, inside)
-            if named is not None:
-                known += 1
-                within = [mention for mention in inside if mention.start < named.end]
+            film = _named_first(self.grounder.catalog, item)
+            if film is not None:
+                n_known += 1
+                within = [mention for mention in inside if mention.start < film.end]
                 self._mentions = [mention for mention in self._mentions if mention not in inside]
-                self._mentions += within if within else [named]
+                self._mentions += within or [film]
             elif inside:
-                known += 1
+                n_known += 1
             else:
                 foreign += _title_of(item)
         self._mentions.sort()
-        return foreign if known else []
+        return foreign if n_known else []
 
     def unknown(self) -> list[str]:
         """The titles in the text that the catalogue lacks."""
@@ -165,7 +165,7 @@ def _list_items(text: str) -> list[Foreign]:
     return items
 
 
-def _named_first(catalog: Catalog, item: Foreign, inside: Sequence[Mention]) -> Mention | None:
+def _named_first(catalog: Catalog, item: Foreign) -> Mention | None:
     """The film that an item of a list begins with: the longest beginning that is a title; None for none."""
     ends = [len(item.title), *(match.start() for match in _BEHIND.finditer(item.title))]
     for end in sorted(set(ends), reverse=True):

@@ -214,12 +214,13 @@ class Assistant(HttpServer):
         if reply:
             return {"reply": reply, "thinking": spoken.thinking}
         stop = choice.get("finish_reason")
-        held = [*spoken.parts, *(name for name in _WORDLESS if message.get(name))]
+        wordless = [name for name in _WORDLESS if message.get(name)]
+        wordless += spoken.parts
         fault = f"{self.url} answered without words (finish_reason {stop}"
         if spoken.thinking:
             fault += "; its thinking may have used up its length: give it more tokens"
-        if held:
-            fault += f"; it holds {', '.join(held)}: let it answer in words"
+        if wordless:
+            fault += f"; it holds {', '.join(wordless)}: let it answer in words"
         raise LLMError("wrong answer", f"{fault})")
 
     @classmethod
@@ -311,7 +312,7 @@ class Agent2Agent(HttpServer):
         """The task when the agent works on it no more, asked for until then; LLMError after the time-out."""
         method = "GetTask" if conversation.newer else "tasks/get"
 
-        def asked() -> Any:
+        def latest() -> Any:
             record = {"jsonrpc": "2.0", "id": task["id"], "method": method, "params": {"id": task["id"]}}
             answer = safety.loads(self.posted(record, conversation), "the task", mend=False)
             self._check_no_error(answer)
@@ -336,7 +337,7 @@ class Agent2Agent(HttpServer):
             sleep=sleep_using_event(self._halted),
         )
         try:
-            return until_it_ends(asked)
+            return until_it_ends(latest)
         except RetryError as error:
             fault = f"the agent still worked on its task after {self.timeout:g} seconds"
             raise LLMError("too slow", f"{fault}; raise timeout") from error
