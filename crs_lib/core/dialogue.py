@@ -237,10 +237,12 @@ class Dialogue:
         colours = {name: _LIGHT[tint_place(name, self.tinted)] for name in fields}
         changes = self.changes()
         rows = []
-        for place, turn in enumerate(self.turns):
-            number, is_reply = place // 2 + 1, place % 2 == 1
-            event = None if is_reply else changes.get(number)
-            rows.append(_Row("" if is_reply else number, turn.speaker.lower(), _segments(turn), event))
+        for index, turn in enumerate(self.turns):
+            number = index // 2 + 1
+            row = _Row(number, turn.speaker.lower(), _segments(turn), changes.get(number))
+            if index % 2:  # a reply
+                row = row._replace(number="", event=None)
+            rows.append(row)
         page: str = _template().render(dialogue=self, colours=colours, rows=rows)
         return page
 
@@ -323,7 +325,7 @@ def tint_place(field: str, fields: Collection[str] = ()) -> int:
 
 def tint_css() -> str:
     """The colours as rules of a style sheet: ``.f0`` to ``.f7``, light and dark."""
-    light = "; ".join(f"--f{place}: {tint}" for place, tint in enumerate(_LIGHT))
-    dark = "; ".join(f"--f{place}: {tint}" for place, tint in enumerate(_DARK))
-    rules = " ".join(f".f{place} {{ background: var(--f{place}); }}" for place in range(len(_LIGHT)))
+    light = "; ".join(f"--f{number}: {tint}" for number, tint in enumerate(_LIGHT))
+    dark = "; ".join(f"--f{number}: {tint}" for number, tint in enumerate(_DARK))
+    rules = " ".join(f".f{number} {{ background: var(--f{number}); }}" for number in range(len(_LIGHT)))
     return f":root {{ {light}; }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark}; }} }}\n{rules}\n"

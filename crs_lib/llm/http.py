@@ -298,8 +298,9 @@ class Server(Backend):
         if "more system memory" in text:
             return LLMError("refused", f"{fault}; take a smaller model, or lower num_ctx")
         if status in BUSY or status >= 500 or status < 0:
-            asked = f"; it asks to wait {pause:,.0f} seconds" if pause > _LONG_PAUSE else ""
-            return LLMError("busy", f"{fault}{asked}", pause=pause)
+            if pause > _LONG_PAUSE:
+                fault += f"; it asks to wait {pause:,.0f} seconds"
+            return LLMError("busy", fault, pause=pause)
         return LLMError("refused", fault)
 
 
