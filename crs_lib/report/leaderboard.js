@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const { able, fewest, reach, t } = data.rule;
+  const { fewest, reach, t } = data.rule;
   const get = (id) => document.getElementById(id);
   const make = (tag, text, kind) => {
     const node = document.createElement(tag);
@@ -23,32 +23,32 @@
     return { mean: n ? middle : NaN, n, none, half };
   };
 
-  /* Rows are [system, user, kind of user, gain, cost, catalogue]; null where undefined. */
+  /* Rows are [system, user, kind of user, straight gain, cost, catalogue, gain after a change]; null where undefined. */
   const systems = [];
   const add = (run, rows) => {
     const names = [...new Set(rows.map((row) => row[0]))];
     for (const name of names) {
-      const mine = rows.filter((row) => row[0] === name && row[3] !== null && row[4] !== null);
+      const mine = rows.filter((row) => row[0] === name && row[6] !== null);
       const taken = systems.some((one) => one.name === name);
-      const gain = interval(mine.map((row) => row[3])), cost = interval(mine.map((row) => row[4]));
+      const [gain, cost, after] = [3, 4, 6].map((at) => interval(mine.map((row) => row[at]).filter((value) => value !== null)));
       const users = new Map(mine.map((row) => [row[1], row]));
-      if (mine.length) systems.push({ name: taken ? `${name} (${run})` : name, run, users, gain, cost, own: !data.runs[run] });
+      if (mine.length) systems.push({ name: taken ? `${name} (${run})` : name, run, users, gain, cost, after, own: !data.runs[run] });
     }
     return names.length;
   };
   const read = (text) => text.split("\n").filter(Boolean).map((line) => {
     const row = JSON.parse(line), catalog = /catalog (\w+)/.exec(row.input_hash ?? "")?.[1] ?? "";
-    return [row.model, row.session_id, `${row.voice ?? ""} ${row.detail?.n_shifts}`, row.straight_gain ?? null, row.shift_cost ?? null, catalog];
+    return [row.model, row.session_id, `${row.voice ?? ""} ${row.detail?.n_shifts}`, row.straight_gain ?? null, row.shift_cost ?? null, catalog, row.gain_after_change ?? null];
   });
 
-  /* -1 where the first loses less, 1 where it loses more, 0 where the data do not tell. */
+  /* -1 where users of the first get more after a change, 1 where they get less, 0 where the data do not tell. */
   const told = (a, b) => {
     const both = [...a.users.keys()].filter((user) => b.users.has(user));
     const same = both.length > 1 && both.every((user) => [2, 5].every((at) => a.users.get(user)[at] === b.users.get(user)[at]));
-    const paired = interval(both.map((user) => a.users.get(user)[4] - b.users.get(user)[4]));
-    const apart = { mean: a.cost.mean - b.cost.mean, half: Math.hypot(a.cost.half, b.cost.half) };
+    const paired = interval(both.map((user) => a.users.get(user)[6] - b.users.get(user)[6]));
+    const apart = { mean: a.after.mean - b.after.mean, half: Math.hypot(a.after.half, b.after.half) };
     const { mean: gap, half } = same ? paired : apart;
-    return Math.abs(gap) > half ? Math.sign(gap) : 0;
+    return Math.abs(gap) > half ? -Math.sign(gap) : 0;
   };
 
   const cell = (found, from, to) => {
@@ -65,18 +65,17 @@
     return node;
   };
   const draw = () => {
-    const ranked = systems.filter((one) => one.gain.mean >= able).sort((a, b) => a.cost.mean - b.cost.mean);
-    const rest = systems.filter((one) => !(one.gain.mean >= able)).sort((a, b) => b.gain.mean - a.gain.mean);
+    const ranked = [...systems].sort((a, b) => b.after.mean - a.after.mean);
     const head = make("tr");
-    for (const [text, kind] of [["rank"], ["system"], ["gain with straight users", "value"], ["shift cost", "value"], ["users", "value"]]) {
+    for (const [text, kind] of [["rank"], ["system"], ["gain after a change", "value"], ["straight gain", "value"], ["shift cost", "value"], ["users", "value"]]) {
       head.append(Object.assign(make("th", text, kind), { scope: "col" }));
     }
-    const rows = [...ranked, ...rest].map((one) => {
+    const rows = ranked.map((one) => {
       const signs = ranked.map((other) => (other === one ? 0 : told(one, other)));
       const low = 1 + signs.filter((sign) => sign > 0).length, high = ranked.length - signs.filter((sign) => sign < 0).length;
       const row = make("tr", undefined, one.own ? "own" : "");
-      const place = rest.includes(one) ? "not ranked" : low === high ? `${low}` : `${low} to ${high}`;
-      row.append(make("td", place), make("td", one.name), cell(one.gain, 0, 1), cell(one.cost, -0.5, 1), make("td", one.cost.n, "value"));
+      const place = low === high ? `${low}` : `${low} to ${high}`;
+      row.append(make("td", place), make("td", one.name), cell(one.after, 0, 1), cell(one.gain, 0, 1), cell(one.cost, -0.5, 1), make("td", one.after.n, "value"));
       return row;
     });
     const body = make("tbody"), top = make("thead");
