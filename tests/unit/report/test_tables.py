@@ -101,7 +101,7 @@ def test_power_is_that_of_each_contrast_and_rises():
     draw = np.random.default_rng(3)
     noise = draw.normal(size=(12, 3)) * (0.01, 0.2, 0.4)
     scores = pd.DataFrame([
-        {"system": name, "scenario": f"{i:05d}", "shift_cost": 0.5 + noise[i, k]}
+        {"system": name, "scenario": f"{i:05d}", "gain_after_change": 0.5 + noise[i, k]}
         for i in range(12) for k, name in enumerate(("oracle", "tracker", "amnesiac"))
     ])  # fmt: skip
     plan = statistics.plan_for("movies", ["oracle", "tracker", "amnesiac"])
