@@ -1,5 +1,6 @@
 """Mixed model with a random intercept for each scenario."""
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -8,17 +9,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import scipy
 from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
+from crs_lib.core.rng import stream
 from crs_lib.stats.design import USUAL, Design, Floats, check_columns, levels, numbers
 
 _OPTIMISERS = ("bfgs", "cg", "powell")
+_SWAPS = 499  # random swaps of the systems that a p rests on
 
 
 class MixedModel(NamedTuple):
-    """``terms``: a Wald test of each factor and interaction; ``fit``: convergence, variances, icc."""
+    """``terms``: a test of each factor and interaction; ``fit``: convergence, variances, icc."""
 
     terms: pd.DataFrame
     fit: pd.DataFrame
@@ -33,6 +35,7 @@ class _Fit(NamedTuple):
 def mixed_model(frame: pd.DataFrame, design: Design = USUAL, *, factors: Sequence[str] = ()) -> MixedModel:
     """Linear mixed model ``value ~ system × factors + (1 | scenario)``, by restricted maximum likelihood.
 
+    ``chi2`` is Wald's; ``p`` swaps the systems within scenarios, and is missing for terms without the system.
     Every row with a value counts; ``fit.converged`` tells whether to believe it. Raises InputError for a
     factor with one level, fewer than 2 scenarios, a value that does not vary, a combination of levels that
     never occurs, and too few values. Source: Laird and Ware (1982), Biometrics 38; statsmodels' MixedLM.
@@ -46,16 +49,24 @@ def mixed_model(frame: pd.DataFrame, design: Design = USUAL, *, factors: Sequenc
     used = frame[present]
     y = values[present]
     _check_variation(used, y, design, terms)
-    blocks = _sum_coded(used, terms)
-    x = np.column_stack([np.ones(len(y)), *blocks.values()])
+    codes = {name: pd.Index(levels(used[name])).get_indexer(used[name]) for name in terms}
+    blocks = _sum_coded(codes)
+    x = _stacked(blocks, len(y))
     if np.linalg.matrix_rank(x) < x.shape[1]:
         sparse = f"some combination of {', '.join(terms)} never occurs with a value"
         raise InputError(f"{sparse}, so its effect cannot be told: leave the sparse level or a factor out")
     cluster = pd.factorize(used[design.scenario], sort=True)[0]
     scale = float(y.std())
-    fit = _first_converged(MixedLM((y - float(y.mean())) / scale, x, cluster))
+    scaled = (y - float(y.mean())) / scale
+    fit = _first_converged(MixedLM(scaled, x, cluster))
     between, within = float(fit.result.cov_re[0, 0]), float(fit.result.scale)
-    covariance = _fixed_covariance(x, cluster, between, within)
+    weights = _Weights(cluster, between, within)
+    rows = []
+    for term in blocks:
+        p = math.nan
+        if design.system in term.split(":"):
+            p = _swapped_p(scaled, codes, term, weights, design)
+        rows.append((term, weights.chi2(scaled, blocks, term), blocks[term].shape[1], p))
     row = {
         "converged": bool(fit.result.converged),
         "optimiser": fit.optimiser,
@@ -67,7 +78,74 @@ def mixed_model(frame: pd.DataFrame, design: Design = USUAL, *, factors: Sequenc
         "n_missing": len(frame) - len(y),
         "clusters": int(cluster.max()) + 1,
     }
-    return MixedModel(_wald(blocks, np.asarray(fit.result.fe_params), covariance), pd.DataFrame([row]))
+    return MixedModel(pd.DataFrame(rows, columns=["term", "chi2", "df", "p"]), pd.DataFrame([row]))
+
+
+class _Weights:
+    """Generalised least squares where the values of a scenario share a random intercept.
+
+    X' V^-1 X has a closed form: no numerical Hessian, so it holds at the boundary too.
+    """
+
+    def __init__(self, cluster: NDArray[np.intp], between: float, within: float) -> None:
+        self.cluster = cluster
+        self.members = np.eye(int(cluster.max()) + 1)[cluster].T  # scenarios by values
+        self.shrink = between / (within + np.bincount(cluster) * between)
+        self.within = within
+
+    def product(self, x: Floats, y: Floats) -> Floats:
+        """X' V^-1 y."""
+        left, right = self.members @ x, self.members @ y
+        return np.asarray((x.T @ y - (left.T * self.shrink) @ right) / self.within)
+
+    def chi2(self, y: Floats, blocks: Mapping[str, Floats], term: str) -> float:
+        """Wald's chi-square of a term beside all others."""
+        x = _stacked(blocks, len(y))
+        covariance = np.linalg.inv(self.product(x, x))
+        beta = covariance @ self.product(x, y)
+        start = 1  # behind the intercept
+        for name, block in blocks.items():
+            if name == term:
+                break
+            start += block.shape[1]
+        own = slice(start, start + blocks[term].shape[1])
+        return float(beta[own] @ np.linalg.solve(covariance[own, own], beta[own]))
+
+    def residuals(self, y: Floats, x: Floats) -> Floats:
+        """What the columns of ``x`` leave of ``y``."""
+        beta = np.linalg.solve(self.product(x, x), self.product(x, y))
+        return np.asarray(y - x @ beta)
+
+
+def _swapped_p(
+    y: Floats, codes: Mapping[str, NDArray[np.intp]], term: str, weights: _Weights, design: Design
+) -> float:
+    """The p of a term by swapping the systems of each scenario, whole sessions at a time.
+
+    What terms without it explain is taken out first (Freedman and Lane, 1983). Wald's chi-square errs: the
+    values of one session hang together more than the model allows.
+    """
+    blocks = _sum_coded(codes)
+    factors = set(term.split(":"))
+    others = {name: block for name, block in blocks.items() if not factors <= set(name.split(":"))}
+    left = weights.residuals(y, _stacked(others, len(y)))
+    seen = weights.chi2(left, blocks, term)
+    system = codes[design.system]
+    cells, row = np.unique(np.stack([weights.cluster, system]), axis=1, return_inverse=True)
+    rng = stream(design.seed, "stats", "mixed", term)
+    as_large = 1
+    for _ in range(_SWAPS):
+        order = np.lexsort((rng.random(cells.shape[1]), cells[0]))
+        labels = np.empty_like(cells[1])
+        labels[order] = cells[1]
+        swapped = {**codes, design.system: labels[row.ravel()]}
+        as_large += weights.chi2(left, _sum_coded(swapped), term) >= seen - 1e-9
+    return as_large / (_SWAPS + 1)
+
+
+def _stacked(blocks: Mapping[str, Floats], size: int) -> Floats:
+    """The intercept and the columns of all terms, ``size`` values each."""
+    return np.column_stack([np.ones(size), *blocks.values()])
 
 
 def _check_variation(frame: pd.DataFrame, y: Floats, design: Design, factors: Sequence[str]) -> None:
@@ -117,39 +195,20 @@ def _fitted(model: Any, **options: Any) -> Any:
         raise InputError(f"too few values for the mixed model ({error}): add sessions") from error
 
 
-def _sum_coded(frame: pd.DataFrame, factors: Sequence[str]) -> dict[str, Floats]:
+def _sum_coded(codes: Mapping[str, NDArray[np.intp]]) -> dict[str, Floats]:
     """The columns of every factor and interaction, by name: the last level is minus all others."""
     coded = {}
-    for factor in factors:
-        names = levels(frame[factor])
-        coding = np.vstack([np.eye(len(names) - 1), -np.ones(len(names) - 1)])
-        coded[factor] = coding[pd.Index(names).get_indexer(frame[factor])]
+    for factor, code in codes.items():
+        last = int(code.max())
+        coding = np.vstack([np.eye(last), -np.ones(last)])
+        coded[factor] = coding[code]
     blocks = {}
-    for order in range(1, len(factors) + 1):
-        for crossed in combinations(factors, order):
-            blocks[":".join(crossed)] = reduce(_crossed, [coded[name] for name in crossed])
+    for order in range(1, len(codes) + 1):
+        for crossed in combinations(codes, order):
+            columns = [coded[name] for name in crossed]
+            blocks[":".join(crossed)] = reduce(_crossed, columns)
     return blocks
 
 
 def _crossed(a: Floats, b: Floats) -> Floats:
     return (a[:, :, None] * b[:, None, :]).reshape(len(a), -1)
-
-
-def _fixed_covariance(x: Floats, cluster: NDArray[np.intp], between: float, within: float) -> Floats:
-    """(X' V^-1 X)^-1 in closed form: no numerical Hessian, so it holds at the boundary too."""
-    sums = np.zeros((int(cluster.max()) + 1, x.shape[1]))
-    np.add.at(sums, cluster, x)
-    shrink = between / (within + np.bincount(cluster) * between)
-    return np.asarray(within * np.linalg.inv(x.T @ x - (sums.T * shrink) @ sums))
-
-
-def _wald(blocks: Mapping[str, Floats], beta: Floats, covariance: Floats) -> pd.DataFrame:
-    rows = []
-    start = 1  # behind the intercept
-    for term, block in blocks.items():
-        df = block.shape[1]
-        own = slice(start, start + df)
-        start += df
-        chi2 = float(beta[own] @ np.linalg.solve(covariance[own, own], beta[own]))
-        rows.append((term, chi2, df, float(scipy.stats.chi2.sf(chi2, df))))
-    return pd.DataFrame(rows, columns=["term", "chi2", "df", "p"])

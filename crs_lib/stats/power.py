@@ -96,24 +96,23 @@ def contrast_power(
     """Power of every contrast, by samples drawn from its own paired differences; a row a pair.
 
     ``power_now``: the chance in [0, 1] that ``n`` scenarios find ``effect`` at the design's alpha divided by
-    ``tests``; ``power_observed``: that they find the observed difference again; ``detectable_effect``: what
-    ``sd_difference``: the deviation of the differences. NaN for fewer than 8 scenarios, or differences that
-    are all the same.
+    ``tests``; ``detectable_effect``: what they find with ``power``; ``sessions_needed``: what ``effect``
+    takes (missing above 10,000); ``sd_difference``: the deviation of the differences. NaN for fewer than 8
+    scenarios, or differences that are all the same.
     """
     level = design.alpha / tests
     rows = []
     for pilot in _pilots(frame, design):
         n = len(pilot.differences)
-        numbers = (math.nan,) * 4
+        numbers = (math.nan,) * 3
         if pilot.usable:
             numbers = (
                 pilot.power(effect, n, level),
-                pilot.power(pilot.mean, n, level),
                 pilot.detectable(power, n, level),
                 pilot.needed(effect, power, level),
             )
         rows.append((pilot.a, pilot.b, n, pilot.sd, *numbers))
-    columns = "a b n sd_difference power_now power_observed detectable_effect sessions_needed".split()
+    columns = "a b n sd_difference power_now detectable_effect sessions_needed".split()
     return pd.DataFrame(rows, columns=columns)
 
 

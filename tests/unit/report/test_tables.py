@@ -113,21 +113,19 @@ def test_power_is_that_of_each_contrast_and_rises():
     assert shown.tolist() == pytest.approx(own)
     assert own[1] > 1.5 * own[0]
     rising = table.pivot_table(index=["a", "b", "sessions"], columns="effect", values="power")
-    assert (rising.groupby(["a", "b"]).diff().dropna() > -1e-9).all(axis=None)
+    assert (rising.groupby(["a", "b"]).diff().dropna() > -0.05).all(axis=None), (
+        "samples are drawn anew for each n"
+    )
     assert (rising.diff(axis=1).iloc[:, 1:] >= 0).all(axis=None)
     last = rising.xs(table["sessions"].max(), level="sessions")[0.05]
     assert last.min() > 0.99
     assert rising[0.05]["oracle", "tracker", 100] > 2 * rising[0.05]["tracker", "amnesiac", 100]
 
 
-def test_power_of_a_run_is_that_of_its_scores_and_one_system_alone_has_none_nor_a_ranking():
-    scores = statistics.stats_frame(evaluate.read("rules", "results"))
+def test_three_scenarios_have_no_power_and_neither_has_one_system_alone_nor_a_ranking():
     changes = {"primary_outcome": "normalised_gain", "secondary_outcomes": (), "lower_is_better": ()}
     plan = statistics.plan_for("movies", ["tracker", "random"]).changed(smallest_effect=0.2, **changes)
-    table = statistics.power_table(scores, plan)
-    assert table[["a", "b"]].drop_duplicates().to_numpy().tolist() == [["tracker", "random"]]
-    assert set(table["n"]) == {3}
-    pd.testing.assert_frame_equal(table, figure_tables.read("rules", "power", plan=plan))
+    refused("no power", figure_tables.read, "rules", "power", plan=plan, error=NoDataError)
     scored(run="one", systems=("random",), n_sessions=2, n_turns=3)
     refused("no power", figure_tables.read, "one", "power", error=NoDataError)
     with pytest.raises(NoDataError, match="at least two systems"):
@@ -181,10 +179,10 @@ def test_the_shift_model_tells_an_interaction_from_none_and_the_share_of_best_dr
     alike = turns.assign(item_tas=turns["item_tas"] - behind)
     apart = turns.assign(item_tas=turns["item_tas"] - behind * shifts["type"].eq("replace"))
     found = statistics.shift_model(apart, shifts, "item_tas").set_index("term")
-    assert found["p"]["system:shift_type"] == "p < .001"
+    assert found["p"]["system:shift_type"] == "p = .002", "the smallest of 499 swaps"
     assert found["scenarios"].tolist() == [12, 12, 12]
     even = statistics.shift_model(alike, shifts, "item_tas").set_index("term")["p"]
-    assert even["system"] == "p < .001" != even["system:shift_type"]
+    assert even["system"] == "p = .004" != even["system:shift_type"]
     shown = statistics.tidy(pd.DataFrame({"p": [0.0001], "p_gg": [0.02], "p_best": [0.999]}))
     assert shown.iloc[0].tolist() == ["p < .001", "p = .020", 0.999]
 
@@ -279,7 +277,8 @@ def test_shifts_that_no_log_tells_are_drawn_as_detected_and_no_hint_simulates_th
     assert any("detected shifts a system" in text.get_text() for text in picture.findobj(Text))
     assert "03_simulate" not in figures.base.why_not("shift_profile", "found", InputError("nothing"))
     means = figures.latex._table_model_metrics(evaluate.read("found", "model_metrics"))
-    assert re.search(r"& \d\.\d{3} \[", means) and not re.search(r"& \d\.\d\d \[", means)
+    assert re.search(r"& \d\.\d{3} ", means)
+    assert not re.search(r"\d \[", means), "six sessions a system have no interval"
 
 
 def test_the_diagrams_tell_the_convention_that_was_scored(logs):
