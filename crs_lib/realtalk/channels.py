@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from crs_lib.core import prompts
 from crs_lib.core.errors import InputError
-from crs_lib.realtalk import arrays, levels, wording
 from crs_lib.realtalk import index as indexes
+from crs_lib.realtalk import levels, wording
 from crs_lib.realtalk.index import ChatIndex, grams
 from crs_lib.realtalk.plan import QueryPlan
 from crs_lib.realtalk.wording import pairs
@@ -73,16 +73,16 @@ def scores(index: ChatIndex, texts: Sequence[str], plans: Sequence[QueryPlan]) -
     """The raw score of every message in every channel of ``CHANNELS`` for each planned question.
 
     Each is (messages,) float32; the channels of an encoder that the index does not have are 0. What is scored
-    once is kept on disk (:func:`crs_lib.realtalk.arrays.stored`); the other questions are encoded together.
+    once is kept on disk (:func:`crs_lib.realtalk.index.stored`); the other questions are encoded together.
     """
-    code = arrays.source_digest(sys.modules[__name__], indexes, levels, wording, encoders, bm25)
+    code = indexes.source_digest(sys.modules[__name__], indexes, levels, wording, encoders, bm25)
     questions = list(zip(texts, plans, strict=True))
     keys = []
     for text, plan in questions:
         asked_as = (text, plan.terms, plan.first_person, plan.second_person)
         keys.append((code, index.chat.digest, index.encoder, index.tuned, *asked_as))
     by_question = []
-    for table in arrays.stored(keys, questions, lambda missing: _score(index, missing)):
+    for table in indexes.stored(keys, questions, lambda missing: _score(index, missing)):
         columns = np.ascontiguousarray(table.T)
         by_question.append(dict(zip(CHANNELS, columns, strict=True)))
     return by_question

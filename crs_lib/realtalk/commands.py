@@ -73,7 +73,8 @@ class Predict(Command):
             return
         places = " and ".join(paths.shown(path) for path in (self.out, self.page) if path)
         print(f"{chat.name}: {len(chat.messages)} messages, {count} questions answered -> {places}")
-        print("\n".join(made_with(built.encoder, [ranker.name], config.encoder, config.ranker)))
+        makers = made_with(built.encoder, [ranker.name], config.encoder, config.ranker)
+        print("\n".join(makers))
         print(f"learnt from: {ranker.origin}")
         if records:
             print(_agent(records))
@@ -212,7 +213,8 @@ class Evaluate(Command):
         records = [record["made_with"] for record in study.predict(config)]
         _report(study.evaluate(config), config.reading)
         rankers = sorted({record["ranker"] for record in records})
-        print("\n".join(made_with(records[0]["encoder"], rankers, config.encoder, config.ranker)))
+        makers = made_with(records[0]["encoder"], rankers, config.encoder, config.ranker)
+        print("\n".join(makers))
         folder = paths.shown(paths.run_folder("realtalk", config.run))
         print(f"\n{time.perf_counter() - start:.0f} s; tables: {folder}/")
 

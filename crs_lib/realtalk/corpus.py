@@ -153,7 +153,8 @@ class Chat:
         for message in self.messages:
             plain = "".join(filter(str.isalnum, message.text.casefold()))
             if len(plain) > _SKETCHED:
-                hashes.add(int(hashlib.sha256(plain.encode()).hexdigest()[:6], 16))
+                digits = hashlib.sha256(plain.encode()).hexdigest()
+                hashes.add(int(digits[:6], 16))
         return sorted(hashes)
 
     def ids(self, positions: Sequence[int]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.realtalk import arrays
+from crs_lib.realtalk import index as indexes
 from crs_lib.realtalk.channels import CHANNELS, Scores, ranking, shifted, stated_day, zscore
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.levels import COLUMNS
@@ -252,6 +252,6 @@ def _token_matches(index: ChatIndex, position: int) -> Floats:
         matches[position] = np.partition(matches, -2)[-2] if len(matches) > 1 else 0
         return [matches[:, None]]
 
-    code = arrays.source_digest(sys.modules[__name__], encoders)
+    code = indexes.source_digest(sys.modules[__name__], encoders)
     key = (code, index.chat.digest, index.encoder, position)
-    return arrays.stored([key], [position], make)[0][:, 0]
+    return indexes.stored([key], [position], make)[0][:, 0]

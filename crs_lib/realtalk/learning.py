@@ -16,7 +16,7 @@ from crs_lib import data as datasets
 from crs_lib.core import paths, prompts, safety, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import one_thread
-from crs_lib.realtalk import arrays, channels, corpus, dates, features, levels, parse, plan, wording
+from crs_lib.realtalk import channels, corpus, dates, features, levels, parse, plan, wording
 from crs_lib.realtalk import index as indexes
 from crs_lib.realtalk import ranker as rankers
 from crs_lib.realtalk.config import FOREIGN, OWN, STRANGERS
@@ -125,13 +125,13 @@ def training_questions(index: ChatIndex, weight: float = 1.0) -> list[TrainingQu
         if question.index in gold:
             plan_ = index.plan(question.text)
             annotated.append(_Annotated(question, plan_, sorted(gold[question.index])))
-    code = arrays.source_digest(arrays, channels, dates, features, indexes, levels, plan, wording)
+    code = indexes.source_digest(channels, dates, features, indexes, levels, plan, wording)
     chat = ("training", VERSION, code, index.chat.digest, index.encoder, index.tuned, rankers.SHARE)
     keys = []
     for item in annotated:
         keys.append((*chat, item.question.text, item.plan._asdict(), item.gold))
     training = []
-    for rows in arrays.stored(keys, annotated, lambda missing: _candidate_tables(index, missing)):
+    for rows in indexes.stored(keys, annotated, lambda missing: _candidate_tables(index, missing)):
         is_gold = rows[:, -1].astype(np.int8)
         training.append(TrainingQuestion(rows[:, :-1], is_gold, weight))
     return training

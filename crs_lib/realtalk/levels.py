@@ -176,7 +176,8 @@ def read(chat: Chat) -> Signals:
         signals["when_words"] = len(spans)
         rows.append([signals[name] for name in COLUMNS])
         days.append(spans)
-    return Signals(np.array(rows, dtype=np.float32).reshape(-1, len(COLUMNS)), days)
+    table = np.array(rows, dtype=np.float32)
+    return Signals(table.reshape(-1, len(COLUMNS)), days)
 
 
 @cache

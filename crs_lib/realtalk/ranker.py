@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
-from crs_lib.realtalk import arrays
+from crs_lib.realtalk import index as indexes
 from crs_lib.realtalk.features import NAMES
 
 Floats = NDArray[np.float32]
@@ -99,7 +99,8 @@ class Learned:
         scores = self._linear.log_odds(features)
         if self._models:
             candidates = hashlib.sha256(features.tobytes()).hexdigest()
-            (by_trees,) = arrays.stored([("trees", self._digest, candidates)], [features], self._by_trees)
+            key = ("trees", self._digest, candidates)
+            (by_trees,) = indexes.stored([key], [features], self._by_trees)
             scores = (scores + by_trees[:, 0]) / 2
         return scores.astype(np.float32)
 
