@@ -297,10 +297,13 @@ class Planner(TurnMaker):
         draw = self.streams.at("again")
         least, most = _STATEMENTS
         most = min(most, self.behaviour.pace.opening_ends(self.streams) - 1)
-        n = int(draw.integers(least, most + 1)) if least <= most else most
+        n = most
+        if least <= most:
+            n = int(draw.integers(least, most + 1))
         while len(steps) < n:
-            place = int(draw.integers(1, len(steps) + 1))
-            steps.insert(place, self.again(place, steps[place - 1].state, draw))
+            position = int(draw.integers(1, len(steps) + 1))
+            before = steps[position - 1]
+            steps.insert(position, self.again(position, before.state, draw))
         return [replace(step, turn=turn) for turn, step in enumerate(steps, start=1)]
 
     def _next_step(self, turn: int, state: UserState) -> PlanStep:
@@ -347,7 +350,8 @@ class Planner(TurnMaker):
         return None
 
     def _proposed_of(self, kind: str, state: UserState, draw: Draw, *, keeping: bool) -> PlannedShift | None:
-        if self.behaviour.comparable and not self.has_shifted and not SHIFTS.create(kind).first:
+        due_first = self.behaviour.comparable and not self.has_shifted
+        if due_first and not SHIFTS.create(kind).first:
             return None
         shift = propose(kind, self.catalog, state, draw, keeping=keeping)
         if shift is not None and keeping and self._too_broad(shift.state):

@@ -264,8 +264,9 @@ class TurnMaker:
     def again(self, turn: int, state: UserState, draw: Draw, name: str = "") -> PlanStep:
         """A turn that says a value of a state once more: that of a field, else one by chance."""
         if not state.constraints:
-            avoid = dict([one_of(list(state.avoid.items()), draw)])
-            return replace(self.step(turn, EXCLUDE, state), excluded=avoid)
+            name = one_of(list(state.avoid), draw)
+            excluded = {name: state.avoid[name]}
+            return replace(self.step(turn, EXCLUDE, state), excluded=excluded)
         if name not in state.constraints:
             name = one_of(list(state.constraints), draw)
         return self.step(turn, REFINEMENT, replace(state, focus=name))
@@ -413,28 +414,36 @@ class _StraightTurns(TurnMaker):
         state = replace(self.goal, constraints={}, avoid={})
         steps = []
         for step in planned:
-            beside = self._stated(step, state) if step.states else self._ordinary(step, state)
+            if step.states:
+                beside = self._stated(step, state)
+            else:
+                beside = self._ordinary(step, state)
             state = beside.state
             steps.append(beside)
         return steps
 
     def _stated(self, planned: PlanStep, state: UserState) -> PlanStep:
         """The turn beside one that states something, in a state that holds what was said so far."""
+        turn = planned.turn
         constraints, avoid = planned.wanted
-        added = _lacking(common(self.kept, constraints), state.constraints)
-        excluded = _lacking(common(self.kept_out, avoid), state.avoid)
-        begun = any((state.constraints, state.avoid))
-        if not begun and not added and not excluded:
-            added = dict(list(self.kept.items())[:1])
-            excluded = {} if added else self.kept_out
-        if not added and not excluded:
-            return self.again(planned.turn, state, self._draw(planned), planned.state.focus)
+        stays = common(self.kept, constraints)
+        stays_out = common(self.kept_out, avoid)
+        added = _lacking(stays, state.constraints)
+        excluded = _lacking(stays_out, state.avoid)
+        nothing_new = not added and not excluded
+        if nothing_new and (state.constraints or state.avoid):
+            return self.again(turn, state, self._draw(planned), planned.state.focus)
+        if nothing_new and self.kept:
+            name = next(iter(self.kept))
+            added = {name: self.kept[name]}
+        elif nothing_new:
+            excluded = self.kept_out
         after = _with(state, added, excluded)
         if added and planned.act == OPENING:
-            return self.step(planned.turn, OPENING, after)
+            return self.step(turn, OPENING, after)
         if not excluded and len(added) == 1:
-            return self.step(planned.turn, REFINEMENT, after)
-        return self._adding(planned.turn, after, added, excluded)
+            return self.step(turn, REFINEMENT, after)
+        return self._adding(turn, after, added, excluded)
 
     def _draw(self, planned: PlanStep) -> Draw:
         return self.streams.at("straight", self.shifted.turn, planned.turn)
@@ -463,14 +472,17 @@ class _StraightTurns(TurnMaker):
         if not self.added and not self.excluded:
             return self.again(turn, state, self._draw(self.shifted))
         step = self._adding(turn, state, self.added, self.excluded)
-        return replace(step, situation=self.shifted.situation if self.added else None)
+        if not self.added:
+            return step
+        return replace(step, situation=self.shifted.situation)
 
 
 def _with(state: UserState, added: Wishes, excluded: Wishes) -> UserState:
     """A state with further constraints and values to avoid; the last constraint is in focus."""
     constraints = {**state.constraints, **added}
-    focus = [state.focus, *added][-1]
-    return replace(state, constraints=constraints, avoid={**state.avoid, **excluded}, focus=focus)
+    avoid = {**state.avoid, **excluded}
+    *_, focus = state.focus, *added
+    return replace(state, constraints=constraints, avoid=avoid, focus=focus)
 
 
 def _lacking(values: Wishes, without: Wishes) -> dict[str, str]:

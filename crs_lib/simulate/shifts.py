@@ -124,9 +124,10 @@ class ShiftType(ABC):
     def make_keeping(self, catalog: Catalog, state: UserState, draw: Draw) -> PlannedShift | None:
         """A shift that keeps a constraint of the state, or None."""
         shift = self.make(catalog, state, draw)
-        if shift is None or not common(state.constraints, shift.state.constraints):
+        if shift is None:
             return None
-        return shift
+        unchanged = common(state.constraints, shift.state.constraints)
+        return shift if unchanged else None
 
     def to_voice(self, shift: PlannedShift) -> list[tuple[str, str]]:
         """The (field, value) pairs that an utterance of the shift must name; added values come first."""
@@ -286,16 +287,22 @@ class _Switch(ShiftType):
 
     def make_keeping(self, catalog: Catalog, state: UserState, draw: Draw) -> PlannedShift | None:
         """A constraint of the state as the bridge, and one in a further field; the rest is dropped."""
-        pairs = list(state.constraints.items())
-        for index in draw.permutation(len(pairs)):
-            name, value = pairs[index]
-            items = catalog.query({name: value}).items
-            new = further(catalog, items[items != state.anchor], state.constraints, state.anchor, draw)
-            if new and len(pairs) > 1:
-                after = UserState({**new.added, name: value}, new.field, new.film, past=state.past)
-                bridge = (name, value) if catalog.fields[name].bridges else None
-                dropped = state.without(name)
-                return PlannedShift(after, "switch", new.added, dropped, bridge, repeated={name: value})
+        names = list(state.constraints)
+        for index in draw.permutation(len(names)):
+            name = names[index]
+            repeated = {name: state.constraints[name]}
+            items = catalog.query(repeated).items
+            others = items[items != state.anchor]
+            new = further(catalog, others, state.constraints, state.anchor, draw)
+            dropped = state.without(name)
+            if not new or not dropped:
+                continue
+            constraints = new.added | repeated
+            after = UserState(constraints, new.field, new.film, past=state.past)
+            bridge = None
+            if catalog.fields[name].bridges:
+                bridge = (name, repeated[name])
+            return PlannedShift(after, "switch", new.added, dropped, bridge, repeated=repeated)
         return None
 
     def _bridges(self, catalog: Catalog, state: UserState) -> list[tuple[str, str]]:
@@ -385,12 +392,14 @@ class _Return(ShiftType):
     def make_keeping(self, catalog: Catalog, state: UserState, draw: Draw) -> PlannedShift | None:
         """A constraint given up, beside one of the present ones; another of these is dropped."""
         name, value = one_of(state.returnable, draw)
-        others = list(state.without(name).items())
+        added = {name: value}
+        others = list(state.without(name))
         for index in draw.permutation(len(others)):
-            repeated = dict([others[index]])
-            constraints = {name: value, **repeated}
+            other = others[index]
+            repeated = {other: state.constraints[other]}
+            constraints = added | repeated
             dropped = _dropped(state.constraints, constraints)
             after = UserState(constraints, name, state.anchor, past=state.past)
             if dropped and len(after.answers(catalog)):
-                return PlannedShift(after, "return", {name: value}, dropped, repeated=repeated)
+                return PlannedShift(after, "return", added, dropped, repeated=repeated)
         return None

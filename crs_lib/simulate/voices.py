@@ -2,7 +2,8 @@
 is a person with words of its own (``prompts/movies/voices/NAME.wording``) and a row of the table beside them:
 how often its users say hello or ask for any film first, and how many of the turns that change nothing are
 small talk (a word of reaction, a question why). Such a turn states no constraint, and only the request for
-any film asks for films. Users begin with one to three constraints of any field in any order. Voice A is the
+any film asks for films. Users begin with constraints of any field in any order: two or three, or one where
+types, pace or scope of shifts are set otherwise. Voice A is the
 first template set, for which the tracker's rules were written: its users begin with a genre and make no small
 talk. A situation entails a value without naming it: "The kids have just come home" for a family film
 (``situations.tsv``); half of the situations are for the voices kept for confirmation.

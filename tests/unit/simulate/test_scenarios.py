@@ -349,6 +349,31 @@ def test_a_straight_user_says_what_is_kept_at_the_same_turn_and_else_says_it_aga
                 assert step.state.focus == name
 
 
+def test_the_log_of_a_window_says_how_many_statements_both_users_planned():
+    config = simulate.SimulateConfig(systems=["tracker"], n_turns=12, seed=3)
+    for number in range(6):
+        plan = simulate.scenario(World(SAMPLE, GROUNDER), number, config)
+        talks = simulate.arms_of(World(SAMPLE, GROUNDER), "tracker", number, config, plan=plan)
+        for talk in talks["straight"]:
+            of = talk.extra["of"]
+            assert of["planned_shift"] == scenarios.statements(plan, of["turn"])
+            assert of["matched"] == (of["planned"] == of["planned_shift"])
+        assert talks["straight"][0].extra["of"]["matched"]
+        assert all("matched" not in talk.extra["of"] for talk in talks["fresh"])
+
+
+def test_a_manifest_says_which_users_a_run_met():
+    def version(**settings):
+        return (
+            simulate.SimulateConfig(systems=["tracker"], **settings).parameters("shift").get("arms_version")
+        )
+
+    assert version() == 2
+    assert version(arms=["shift"]) == 2
+    assert version(arms=["shift"], voices="A") is None  # these users are as before
+    assert version(arms=["shift"], pace="natural") is None
+
+
 def test_where_something_is_only_dropped_a_straight_user_says_again_what_stays():
     seen = 0
     for plan, straight, turn, _ in windows("critic", scope="stated"):
