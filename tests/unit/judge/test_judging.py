@@ -284,6 +284,7 @@ def test_a_later_judge_that_fails_takes_nothing_from_the_earlier_one(run, server
     assert runs.read_manifest("movies", run)["stages"]["judge"]["status"] == "failed"
     assert judging.scores_of(run) == scores
     assert set(judging.score_table(run)["judge"]) == {"ollama:j:1"}
+    server.faults["k:1"] = Faults()  # its plan was not used up: the judge was asked no more after three alike
     judge(run, server, ["ollama:k:1"])
     assert {outcome["scores"] for outcome in judging.scores_of(run).values()} == {6}
 
