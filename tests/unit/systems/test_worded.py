@@ -115,7 +115,16 @@ def test_foreign_titles_are_logged_asked_about_or_cut(world, answers, options, t
 
 def test_the_manifest_holds_what_changes_replies_and_work_goes_model_by_model():
     names = {"run", "catalog", "systems", "n_sessions", "n_turns", "seed", "workers", "arm", "rates"}
-    names |= {"shift_first", "shift_gap", "shift_types", "insist", "voices", "explicitness", "scope"}
+    names |= {
+        "shift_first",
+        "shift_gap",
+        "shift_types",
+        "insist",
+        "voices",
+        "explicitness",
+        "scope",
+        "arms_version",
+    }
     assert set(simulate.SimulateConfig(arms=["shift"]).parameters("shift")) == names
     assert set(simulate.SimulateConfig().parameters("shift")) == names | {"windows"}
     llm = {"host": "gpu1", "temperature": 0.2}
