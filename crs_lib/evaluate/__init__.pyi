@@ -1,3 +1,4 @@
+from .arms import memory, memory_sentence
 from .models import check_models, planned
 from .run import (
     EvaluateConfig,
@@ -22,6 +23,8 @@ __all__ = [
     "entry",
     "evaluate",
     "folder_of",
+    "memory",
+    "memory_sentence",
     "planned",
     "read",
     "score_all",

@@ -1,7 +1,14 @@
 """The other arms of a run: replies to straight and fresh users, by the shift that they mirror."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import scipy.stats
+from numpy.typing import NDArray
 
 from crs_lib import runs, simulate
 from crs_lib.core.dialogue import Dialogue
@@ -9,6 +16,10 @@ from crs_lib.evaluate.scorer import ArmGains, Scorer
 from crs_lib.metrics import costs
 from crs_lib.metrics.records import NONE, Text
 from crs_lib.simulate.scenarios import NO_SHIFT, STRAIGHT, WINDOWS
+
+_FEWEST = 10  # scenarios in each order
+_ALIKE = 1e-12
+_ALPHA = 0.05
 
 
 def runs_of(run: str) -> dict[str, str]:
@@ -39,8 +50,95 @@ def gains_of(windows: Iterable[Dialogue], scorer: Scorer) -> ArmGains:
         turn = int(mirrored["turn"])
         turns = scorer.prepare(dialogue, [unread] * len(dialogue.turns)).turns
         arms = gains.setdefault((dialogue.model_name, str(mirrored["session_id"]), turn), {})
+        first = dialogue.extra.get("first")
         if dialogue.extra["arm"] == STRAIGHT:
-            arms[costs.arm_of(mirrored.get("reading", ""))] = costs.window_replies(turns[turn - 1 :])
+            arms[costs.arm_of(mirrored.get("reading", ""))] = costs.window_replies(turns[turn - 1 :], first)
         else:
-            arms[costs.FRESH] = costs.window_replies(turns)
+            arms[costs.FRESH] = costs.window_replies(turns, first)
     return gains
+
+
+class Memory(NamedTuple):
+    """What a system's costs say of memory across conversations: how much less it loses (``saved``, in gain)
+    where another user of the scenario was heard before the session, its z and one-sided p, and the scenarios.
+    """
+
+    system: str
+    saved: float
+    z: float
+    p: float
+    n_before: int
+    n_after: int
+
+
+def memory(shifts: pd.DataFrame) -> list[Memory]:
+    """The order test: arms are held in random order, so that hearing another user of a scenario first changes
+    nothing for a system without memory.
+
+    Parameters
+    ----------
+    shifts : pandas.DataFrame
+        The table ``shifts`` of a run; its primary windows count.
+
+    Returns
+    -------
+    list of Memory
+        One a system. Costs are adjusted by those of the other systems at the scenario; p is that of Welch's t
+        under permuted orders (randomisation test, 4,999 draws), NaN below ten scenarios on a side and
+        where no cost varies. It is one-sided, as adjusting by a system with memory turns the others' sign.
+    """
+    windows = shifts[shifts["primary"] & shifts["other_arms"].ne("")].dropna(subset=["shift_cost"])
+    costs_by_system = windows.set_index(["session_id", "model"])["shift_cost"].unstack()  # noqa: PD010
+    order = windows.drop_duplicates("session_id").set_index("session_id")["other_arms"]
+    results = []
+    for system in costs_by_system:
+        own = costs_by_system[system].dropna()
+        others = costs_by_system.drop(columns=system).mean(axis=1).reindex(own.index)
+        adjusted = _adjusted(own, others)
+        is_before = order.reindex(own.index).eq(costs.BEFORE).to_numpy()
+        before, after = adjusted[is_before], adjusted[~is_before]
+        z, p = _welch(before, after)
+        saved = float(after.mean() - before.mean()) if len(before) and len(after) else math.nan
+        results.append(Memory(str(system), saved, z, p, len(before), len(after)))
+    return results
+
+
+def _adjusted(own: pd.Series, others: pd.Series) -> NDArray[np.float64]:
+    """The costs of a system less what the others' costs at the same scenarios predict."""
+    values = np.asarray(own, dtype=float)
+    beside = np.asarray(others.fillna(others.mean()), dtype=float)
+    if np.isnan(beside).any() or np.ptp(beside) < _ALIKE:
+        return values
+    slope = float(np.polyfit(beside, values, 1)[0])
+    return np.asarray(values - slope * (beside - beside.mean()))
+
+
+def _welch(before: NDArray[np.float64], after: NDArray[np.float64]) -> tuple[float, float]:
+    """Welch's t of after − before, and its p under permutation; NaN where there is too little to test."""
+    if min(len(before), len(after)) < _FEWEST or np.ptp([*before, *after]) < _ALIKE:
+        return math.nan, math.nan
+    draws = np.random.default_rng(0)
+    method = scipy.stats.PermutationMethod(n_resamples=4_999, rng=draws)
+    test = scipy.stats.ttest_ind(after, before, equal_var=False, method=method, alternative="greater")
+    return float(test.statistic), float(test.pvalue)
+
+
+def memory_sentence(tests: Sequence[Memory]) -> str:
+    """What the order test says of a run in one sentence; a warning where a system's p, times the systems
+    tested, is below .05. Empty where no order was logged.
+    """
+    tested = [test for test in tests if not math.isnan(test.p)]
+    if not tests:
+        return ""
+    remembering = [test for test in tested if test.p * len(tested) < _ALPHA]
+    if remembering:
+        parts = []
+        for test in remembering:
+            parts.append(f"{test.system} (gain {test.saved:+.2f}, z = {test.z:.1f})")
+        dependence = "costs depend on whether another user of the scenario was heard before"
+        return f"warning: memory across conversations: {dependence}: {', '.join(parts)}"
+    if not tested:
+        return f"memory across conversations: not tested, fewer than {_FEWEST} scenarios in each order"
+    largest = max(test.z for test in tested)
+    n = max(test.n_before + test.n_after for test in tested)
+    return f"memory across conversations: none seen (z at most {largest:.1f}, n = {n})"

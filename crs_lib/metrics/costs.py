@@ -18,24 +18,28 @@ from crs_lib.metrics.records import NONE, Background, ShiftRecord, TurnRecord, W
 _SOURCE = "the cost of a shift (docs/metrics.md, section 5)"
 STRAIGHT, FRESH = "straight", "fresh"  # the arms of ShiftRecord.arms
 ALL_ARMS, OWN_REPLIES = "all arms", "own replies"  # over which a gain after a change is a mean
+BEFORE, AFTER = "before", "after"
 WINDOW = 3  # replies from the shift on
 _NEVER_PRIMARY = ("refine", "return")  # types of shifts that bring nothing new or nothing to give up
 
 
 class WindowReply(NamedTuple):
-    """A reply of a window: its exposure-fair gain (NaN if undefined), and whether it shows films."""
+    """A reply of a window: its exposure-fair gain (NaN if undefined), whether it shows films, and whether its
+    conversation was heard before the session that it mirrors (None: not logged, or the session itself).
+    """
 
     gain: float
     films: bool
+    first: bool | None = None
 
 
-def window_replies(turns: Sequence[TurnRecord]) -> list[WindowReply]:
+def window_replies(turns: Sequence[TurnRecord], first: bool | None = None) -> list[WindowReply]:
     """The replies of a window; where the user asks for others, films shown earlier in it gain nothing."""
     replies = []
     shown = NONE
     for turn in turns:
         stale = shown if turn.state.asks_for_others else NONE
-        replies.append(WindowReply(fair_gain(turn, stale), bool(turn.items)))
+        replies.append(WindowReply(fair_gain(turn, stale), bool(turn.items), first))
         shown = shown.union(turn.items)
     return replies
 
@@ -113,6 +117,15 @@ def gain_over(shift: ShiftRecord) -> str:
     if shift.open_scope:
         return ""
     return ALL_ARMS if STRAIGHT in shift.arms else OWN_REPLIES
+
+
+@fact("other_arms", SHIFT, column=8.6)
+def other_arms(shift: ShiftRecord) -> str:
+    """Whether another arm of the shift was heard "before" the session, or all "after"; empty: not logged."""
+    order = [replies[0].first for replies in shift.arms.values() if replies]
+    if not order or None in order:
+        return ""
+    return BEFORE if any(order) else AFTER
 
 
 @fact("cost_undefined", SHIFT, column=8)

@@ -174,7 +174,8 @@ def hold(world: World, spec: str, config: SimulateConfig, talks: Talks) -> dict[
     """The conversations of a scenario with a system, by arm. They are held in random order, each with a
     system made anew; a program has a process or object for each of as many lanes as there are arms, drawn
     by scenario, so that none serves two arms of one scenario. Systems are told the session's turn numbers,
-    so that their chance draws are the session's.
+    so that their chance draws are the session's. The log of a straight or fresh user says as ``first``
+    whether it was heard before the session (:func:`crs_lib.evaluate.memory`).
     """
     session = next(iter(talks.values()))[0].plan
     lanes = session.streams.at("lanes").permutation(len(talks)).tolist()
@@ -182,11 +183,16 @@ def hold(world: World, spec: str, config: SimulateConfig, talks: Talks) -> dict[
     for lane, several in zip(lanes, talks.values(), strict=True):
         partner = Partner(replace(world, lane=lane), spec, config, session)
         queue += [(partner, talk) for talk in several]
-    order = session.streams.at("order of arms", session.arm).permutation(len(queue)).tolist()
+    queue.sort(key=lambda pair: session.streams.at("order of arms", pair[1].name).random())
     dialogues = {}
-    for index in order:
-        partner, talk = queue[index]
-        dialogues[talk.name] = partner.talk(talk)
+    heard_session = False
+    for partner, talk in queue:
+        dialogue = partner.talk(talk)
+        if talk.window:
+            dialogue = replace(dialogue, extra={**dialogue.extra, "first": not heard_session})
+        else:
+            heard_session = True
+        dialogues[talk.name] = dialogue
     by_arm = {}
     for arm, several in talks.items():
         by_arm[arm] = [dialogues[talk.name] for talk in several]
@@ -452,6 +458,10 @@ def _simulate_arm(config: SimulateConfig, arm: str, catalog: Catalog, progress: 
             progress=progress,
         )
         _export(stage, ledger, config.keys(), config.windows(arm))
+        if config.programs():
+            from crs_lib.systems import programs  # slow: it loads an HTTP client
+
+            stage.counts["not_isolated"] = programs.not_isolated(config.programs())
     return stage.folder
 
 

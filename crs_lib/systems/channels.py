@@ -3,11 +3,13 @@
 Those behind an address are in :mod:`crs_lib.systems.servers`.
 """
 
+import base64
 import hashlib
 import importlib
 import inspect
 import json
 import os
+import pickle
 import select
 import shlex
 import shutil
@@ -21,9 +23,12 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
+
+import cloudpickle
 
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
@@ -33,6 +38,8 @@ from crs_lib.systems import contract
 
 _LAST_LINES = 8  # of standard error that a failure quotes
 _PIECE = 65_536  # bytes that are read or written at once
+_LOADING, _CLOSING = 600.0, 5.0  # seconds that the user's Python code may take to load, and to close
+_MOST_BYTES = 200_000_000  # of a function with all that it uses, of which every lane has a copy
 
 
 class Channel:
@@ -49,6 +56,11 @@ class Channel:
 
     def __init__(self, argument: str, timeout: float, catalog: Any = None) -> None:
         """Open the line; raises LLMError where there can be none."""
+
+    @classmethod
+    def fitting(cls, argument: str) -> "type[Channel]":
+        """The channel that an argument of this kind goes over: this one, as a rule."""
+        return cls
 
     @staticmethod
     def parsed(argument: str) -> Any:
@@ -79,20 +91,291 @@ class Channel:
         """End the program, or give back connections."""
 
 
-class Instance(Channel):
-    """An object of the user's class, as docs/your-system.md describes; one for each lane of a worker."""
+class Process(Channel):
+    """A running program: one JSON line in, one JSON line out, as docs/your-system.md describes.
+    A failure ends the process; the next request starts a new one.
+    """
+
+    argument = "a command"
+    example = "node adapter.js"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Environment variables of the program beside those of this process."""
+        return {}
+
+    def __init__(self, argument: str, timeout: float, catalog: Any = None) -> None:
+        self.timeout = timeout
+        self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
+        self._buffer = bytearray()
+        self._mark = uuid.uuid4().hex
+        self._process = self._started(argument)
+        assert self._process.stdin and self._process.stdout and self._process.stderr
+        self._pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
+        self._in, self._out, self._errors = (pipe.fileno() for pipe in self._pipes)
+        os.set_blocking(self._in, False)
+        self._reader = threading.Thread(target=self._read_errors, name="stderr", daemon=True)
+        self._reader.start()
+
+    def _started(self, argument: str) -> "subprocess.Popen[bytes]":
+        pipe = subprocess.PIPE
+        environment = {**os.environ, "CRS_PROGRAM": self._mark, **self.variables}
+        try:
+            return subprocess.Popen(
+                self.command(argument),
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                bufsize=0,
+                start_new_session=True,
+                env=environment,
+            )
+        except OSError as error:
+            reason = f"({error.strerror or error}); relative paths begin in {Path.cwd().name}/"
+            raise LLMError("not started", f"exec:{argument} cannot be started {reason}") from error
+
+    def command(self, argument: str) -> list[str]:
+        """The words that start the program."""
+        words: list[str] = self.parsed(argument)
+        return words
+
+    @staticmethod
+    def parsed(argument: str) -> Any:
+        """The words of a command line, read as a shell reads them; InputError where there is none."""
+        try:
+            words = shlex.split(argument)
+        except ValueError as error:
+            raise InputError(f"not a command line ({error}); quote it as for a shell") from error
+        if not words:
+            raise InputError("no command; give one")
+        return words
+
+    @classmethod
+    def check_ready(cls, argument: str) -> None:
+        """Raise LLMError where the command is not there or may not be executed."""
+        name = cls.parsed(argument)[0]
+        if shutil.which(name) is None:
+            reason = "is not executable (chmod +x)" if Path(name).is_file() else "is not there"
+            where = f"relative paths begin in {Path.cwd().name}/"
+            raise LLMError("not started", f"exec:{argument}: {name} {reason}; {where}")
+
+    @classmethod
+    def identity(cls, argument: str) -> str:
+        """A digest of the words and of the program: a script, or the first file after its interpreter. Files
+        behind it are the program's data, which it may write.
+        """
+        words: list[str] = cls.parsed(argument)
+        program = shutil.which(words[0])
+        if program and Path(program).read_bytes()[:2] == b"#!":
+            files = [program]
+        else:
+            files = [word for word in words[1:] if Path(word).is_file()]
+        digests = [tables.sha256(Path(file)) for file in files[:1]]
+        return tables.fingerprint([words, *digests])
+
+    def ask(self, request: Mapping[str, Any]) -> object:
+        """Write the request as a line and read the line that answers it."""
+        line = json.dumps(request, ensure_ascii=True).encode() + b"\n"
+        text = contract.decoded(self.exchange(line, self.timeout))
+        answer = contract.parse(text)
+        if self._buffer.strip():
+            fault = "more than one line answers a request; print one line, all else to standard error"
+            raise LLMError("wrong answer", fault, text)
+        return answer
+
+    def usable(self) -> bool:
+        """Whether the program runs and has written nothing unasked."""
+        return self._process.poll() is None and not _ready(0.0, self._out)
+
+    def halt(self) -> None:
+        """End the program and what it started; what left its group is known by our mark (on Linux)."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        for environment in Path("/proc").glob("[0-9]*/environ"):
+            with suppress(OSError):
+                if self._mark.encode() in environment.read_bytes():
+                    os.kill(int(environment.parent.name), signal.SIGKILL)
+
+    def close(self) -> None:
+        """End the program and what it started, and close its pipes."""
+        self.halt()
+        self._process.wait()
+        self._reader.join(1.0)
+        for pipe in self._pipes:
+            with suppress(OSError):
+                pipe.close()
+
+    def exchange(self, line: bytes, seconds: float) -> bytes:
+        """Write all of ``line`` while reading, until a line has come back; LLMError where none comes."""
+        deadline = time.monotonic() + seconds
+        unwritten = memoryview(line)
+        while b"\n" not in self._buffer:
+            pause = deadline - time.monotonic()
+            ready = _ready(max(0.0, pause), self._out, self._in if unwritten else None)
+            if self._out in ready:
+                self._read_piece()
+            elif self._in in ready:
+                unwritten = unwritten[self._write_piece(unwritten) :]
+            elif pause <= 0:
+                raise LLMError("too slow", f"the program did not answer within {seconds:g} seconds")
+        answer, _, behind = bytes(self._buffer).partition(b"\n")
+        self._buffer = bytearray(behind)
+        return answer
+
+    def _read_piece(self) -> None:
+        piece = os.read(self._out, _PIECE)
+        if not piece:
+            raise self._ended()
+        self._buffer += piece
+        contract.check_length(self._buffer)
+
+    def _write_piece(self, unwritten: memoryview) -> int:
+        """Write what the program takes now; the number of bytes."""
+        try:
+            return os.write(self._in, unwritten[:_PIECE])
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise self._ended() from error
+
+    def _ended(self) -> LLMError:
+        """The failure of a program that is gone, with its exit and its last words."""
+        how = "closed its output"
+        with suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(1.0)
+            self._reader.join(1.0)
+            how = f"ended with exit code {code}"
+            if code < 0:
+                how = f"was ended by {_signal(-code)}"
+        words = shorten(" | ".join(self._last_lines), 1000)
+        last = f"its last words: {words}" if words else "it wrote nothing to standard error"
+        return LLMError("crashed", f"the program {how} before it answered; {last}")
+
+    def _read_errors(self) -> None:
+        """Keep the last lines of standard error, so that the program never waits for a reader."""
+        unfinished = b""
+        piece = b" "
+        with suppress(OSError, ValueError):
+            while piece:
+                piece = os.read(self._errors, _PIECE)
+                buffer = unfinished + (piece or b"\n")
+                *lines, unfinished = buffer[-_PIECE:].split(b"\n")
+                for line in lines:
+                    self._keep(line.decode("utf-8", "replace").strip())
+
+    def _keep(self, line: str) -> None:
+        if line.strip("~^ "):  # marks below a line of a traceback
+            self._last_lines.append(shorten(line, 300))
+
+
+class Hosted(Process):
+    """Python code of the user's in a process of its own, one for each lane of a worker: what a module
+    remembers of one arm of a scenario reaches no other. Values pass as pickles, one a line; what is printed
+    goes to standard error.
+    """
+
+    def __init__(self, argument: str, timeout: float, catalog: Any = None) -> None:
+        super().__init__(argument, timeout)
+        self._answers = True
+        try:
+            self._call(self.parts(argument, catalog), max(timeout, _LOADING))
+        except LLMError:
+            self.close()
+            raise
+
+    @classmethod
+    def parts(cls, argument: str, catalog: Any) -> tuple[Any, ...]:
+        """What the process answers with: a function that gives a :class:`Served`, and its arguments."""
+        raise NotImplementedError
+
+    def command(self, argument: str) -> list[str]:
+        """The interpreter that serves the code."""
+        return [sys.executable, "-c", f"from {__name__} import serve; serve()"]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The places where this process finds modules."""
+        return {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+    def ask(self, request: Mapping[str, Any]) -> object:
+        """The value that the code returns."""
+        return self._call(dict(request), self.timeout)
+
+    def close(self) -> None:
+        """Let the code close what it opened, and end the process."""
+        if self._answers:
+            with suppress(LLMError):
+                self._call(None, _CLOSING)
+        super().close()
+
+    def _call(self, value: object, seconds: float) -> object:
+        line = base64.b64encode(cloudpickle.dumps(value)) + b"\n"
+        try:
+            answer = self.exchange(line, seconds)
+        except LLMError:
+            self._answers = False
+            raise
+        failure, result = pickle.loads(base64.b64decode(answer))  # from the user's own code
+        if failure:
+            raise LLMError(failure, result)
+        return result
+
+
+class Served(NamedTuple):
+    """What a process of :class:`Hosted` answers with, and how it ends."""
+
+    reply: Callable[[dict[str, Any]], object]
+    close: Callable[[], object] | None = None
+
+
+def serve() -> None:
+    """Answer the requests of a :class:`Hosted` channel, one a line, until it closes."""
+    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # what the user's code prints is no answer
+    served = None
+    for line in sys.stdin.buffer:
+        value = None
+        try:
+            value = pickle.loads(base64.b64decode(line))
+            if served is None:
+                make, *arguments = value
+                served = make(*arguments)
+                answer: object = None
+            elif value is None:
+                answer = served.close() if served.close else None
+            else:
+                answer = served.reply(value)
+            outcome = cloudpickle.dumps(("", answer))
+        except LLMError as error:
+            outcome = pickle.dumps((error.kind, str(error)))
+        except Exception as error:
+            outcome = pickle.dumps(("crashed", _located(error)))
+        answers.write(base64.b64encode(outcome) + b"\n")
+
+
+class Instance(Hosted):
+    """An object of the user's class, as docs/your-system.md describes, in a process for each lane."""
 
     argument = "a module and a class"
     example = "my_system:MySystem"
     apart = False
     _digests: ClassVar[dict[str, str]] = {}  # of each module's file when it was read
 
-    def __init__(self, argument: str, timeout: float, catalog: Any = None) -> None:
-        kind = self._load(argument)
+    @classmethod
+    def parts(cls, argument: str, catalog: Any) -> tuple[Any, ...]:
+        """The class by its name, and the catalogue that it is given."""
+        return cls.served, argument, catalog
+
+    @classmethod
+    def served(cls, argument: str, catalog: Any) -> Served:
+        """An object of the class, with its ``reply`` and its ``close``, if it has one."""
+        kind = cls._load(argument)
         try:
-            self._object = kind(catalog)
+            made = kind(catalog)
         except Exception as error:
             raise LLMError("crashed", f"{kind.__name__}(catalog) raised {_located(error)}") from error
+        close = getattr(made, "close", None)
+        return Served(partial(_replied, made.reply), close if callable(close) else None)
 
     @staticmethod
     def parsed(argument: str) -> tuple[str, str]:
@@ -151,37 +434,62 @@ class Instance(Channel):
         except TypeError:
             return _digest(None)
 
-    def ask(self, request: Mapping[str, Any]) -> object:
-        """The value that ``reply`` returns."""
-        try:
-            return self._object.reply(dict(request))
-        except Exception as error:
-            raise LLMError("crashed", f"reply raised {_located(error)}") from error
 
-    def close(self) -> None:
-        """Call the object's own ``close``, if it has one."""
-        close = getattr(self._object, "close", None)
-        if callable(close):
-            close()
+def _replied(reply: Callable[[dict[str, Any]], object], request: dict[str, Any]) -> object:
+    """What an object's ``reply`` returns; LLMError where it raises."""
+    try:
+        return reply(request)
+    except Exception as error:
+        raise LLMError("crashed", f"reply raised {_located(error)}") from error
 
 
-FUNCTIONS: dict[str, Callable[[list[dict[str, str]]], object]] = {}  # of this process, by name
+Messages = list[dict[str, str]]
+FUNCTIONS: dict[str, Callable[[Messages], object]] = {}  # of this process, by name
 
 
-class Function(Channel):
+class Function(Hosted):
     """A function of this Python process, ``messages -> reply``, as :func:`crs_lib.compare` is given them.
     ``messages`` are ``{"role": "user" or "assistant", "content": text}`` from the first to the user's latest.
-    It returns a text, a list of films (ids or titles), or an answer of the contract. All threads share it.
+    It returns a text, a list of films (ids or titles), or an answer of the contract. A copy of it, with the
+    variables that it uses, runs in a process for each lane; :class:`Together` where it cannot be copied.
     """
 
     argument = "a name of FUNCTIONS"
     example = "mine"
-    shared = True
     hidden = True
+    _copies: ClassVar[dict[str, tuple[Callable[[Messages], object], bytes]]] = {}  # empty: none can be made
 
-    def __init__(self, argument: str, timeout: float, catalog: Any = None) -> None:
-        self.check_ready(argument)
-        self._function = FUNCTIONS[argument]
+    @classmethod
+    def fitting(cls, argument: str) -> type[Channel]:
+        """The channel of functions that can be copied, or that of those that cannot."""
+        return cls if argument not in FUNCTIONS or cls._copy(argument) else Together
+
+    @classmethod
+    def _copy(cls, argument: str) -> bytes:
+        """The function as a pickle, made once; empty where it cannot be copied, or is too large."""
+        function = FUNCTIONS[argument]
+        if cls._copies.get(argument, (None, b""))[0] is not function:
+            pickled = b""
+            with suppress(Exception):  # whatever the user's own objects raise
+                pickled = cloudpickle.dumps(function)
+            cls._copies[argument] = (function, pickled if len(pickled) <= _MOST_BYTES else b"")
+        return cls._copies[argument][1]
+
+    @classmethod
+    def parts(cls, argument: str, catalog: Any) -> tuple[Any, ...]:
+        """The copy of the function."""
+        cls.check_ready(argument)
+        return cls.served, cls._copy(argument)
+
+    @classmethod
+    def served(cls, pickled: bytes) -> Served:
+        """The copy at work."""
+        return Served(partial(_called, pickle.loads(pickled)))
+
+    @staticmethod
+    def parsed(argument: str) -> str:
+        """The name as it is."""
+        return argument
 
     @classmethod
     def check_ready(cls, argument: str) -> None:
@@ -199,20 +507,48 @@ class Function(Channel):
             source = argument
         return hashlib.sha256(source.encode()).hexdigest()
 
+
+class Together(Channel):
+    """A function that cannot be copied: all lanes and threads share it in this process, not isolated."""
+
+    argument = Function.argument
+    example = Function.example
+    shared = True
+    hidden = True
+
+    def __init__(self, argument: str, timeout: float, catalog: Any = None) -> None:
+        Function.check_ready(argument)
+        self._function = FUNCTIONS[argument]
+
+    @classmethod
+    def check_ready(cls, argument: str) -> None:
+        """As :meth:`Function.check_ready`."""
+        Function.check_ready(argument)
+
+    @classmethod
+    def identity(cls, argument: str) -> str:
+        """As :meth:`Function.identity`."""
+        return Function.identity(argument)
+
     def ask(self, request: Mapping[str, Any]) -> object:
         """What the function returns, as an answer of the contract."""
-        messages = [dict(message) for message in request["conversation"]]
-        try:
-            answer = self._function(messages)
-        except Exception as error:
-            raise LLMError("crashed", f"the function raised {_located(error)}") from error
-        if isinstance(answer, str):
-            return {"reply": answer}
-        if isinstance(answer, Iterable) and not isinstance(answer, Mapping | bytes):
-            films = list(answer)
-            listed = listing(map(str, films), "or")
-            return {"reply": f"How about {listed}?", "recommended": films}
-        return answer
+        return _called(self._function, request)
+
+
+def _called(function: Callable[[Messages], object], request: Mapping[str, Any]) -> object:
+    """What a function returns for a conversation, as an answer of the contract; LLMError where it raises."""
+    messages = [dict(message) for message in request["conversation"]]
+    try:
+        answer = function(messages)
+    except Exception as error:
+        raise LLMError("crashed", f"the function raised {_located(error)}") from error
+    if isinstance(answer, str):
+        return {"reply": answer}
+    if isinstance(answer, Iterable) and not isinstance(answer, Mapping | bytes):
+        films = list(answer)
+        listed = listing(map(str, films), "or")
+        return {"reply": f"How about {listed}?", "recommended": films}
+    return answer
 
 
 def _digest(path: str | None) -> str:
@@ -228,173 +564,6 @@ def _located(error: BaseException) -> str:
     if not frames:
         return text
     return f"{text} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
-
-
-class Process(Channel):
-    """A running program: one JSON line in, one JSON line out, as docs/your-system.md describes.
-    A failure ends the process; the next request starts a new one.
-    """
-
-    argument = "a command"
-    example = "node adapter.js"
-
-    def __init__(self, argument: str, timeout: float, catalog: Any = None) -> None:
-        self.timeout = timeout
-        self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
-        self._buffer = bytearray()
-        self._mark = uuid.uuid4().hex
-        self._process = self._started(argument)
-        assert self._process.stdin and self._process.stdout and self._process.stderr
-        self._pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
-        self._in, self._out, self._errors = (pipe.fileno() for pipe in self._pipes)
-        os.set_blocking(self._in, False)
-        self._reader = threading.Thread(target=self._read_errors, name="stderr", daemon=True)
-        self._reader.start()
-
-    def _started(self, argument: str) -> "subprocess.Popen[bytes]":
-        pipe = subprocess.PIPE
-        environment = {**os.environ, "CRS_PROGRAM": self._mark}
-        try:
-            return subprocess.Popen(
-                self.parsed(argument),
-                stdin=pipe,
-                stdout=pipe,
-                stderr=pipe,
-                bufsize=0,
-                start_new_session=True,
-                env=environment,
-            )
-        except OSError as error:
-            reason = f"({error.strerror or error}); relative paths begin in {Path.cwd().name}/"
-            raise LLMError("not started", f"exec:{argument} cannot be started {reason}") from error
-
-    @staticmethod
-    def parsed(argument: str) -> list[str]:
-        """The words of a command line, read as a shell reads them; InputError where there is none."""
-        try:
-            words = shlex.split(argument)
-        except ValueError as error:
-            raise InputError(f"not a command line ({error}); quote it as for a shell") from error
-        if not words:
-            raise InputError("no command; give one")
-        return words
-
-    @classmethod
-    def check_ready(cls, argument: str) -> None:
-        """Raise LLMError where the command is not there or may not be executed."""
-        name = cls.parsed(argument)[0]
-        if shutil.which(name) is None:
-            reason = "is not executable (chmod +x)" if Path(name).is_file() else "is not there"
-            where = f"relative paths begin in {Path.cwd().name}/"
-            raise LLMError("not started", f"exec:{argument}: {name} {reason}; {where}")
-
-    @classmethod
-    def identity(cls, argument: str) -> str:
-        """A digest of the words and of the program: a script, or the first file after its interpreter. Files
-        behind it are the program's data, which it may write.
-        """
-        words = cls.parsed(argument)
-        program = shutil.which(words[0])
-        if program and Path(program).read_bytes()[:2] == b"#!":
-            files = [program]
-        else:
-            files = [word for word in words[1:] if Path(word).is_file()]
-        digests = [tables.sha256(Path(file)) for file in files[:1]]
-        return tables.fingerprint([words, *digests])
-
-    def ask(self, request: Mapping[str, Any]) -> object:
-        """Write the request as a line and read the line that answers it."""
-        line = json.dumps(request, ensure_ascii=True).encode() + b"\n"
-        text = contract.decoded(self._exchange(line))
-        answer = contract.parse(text)
-        if self._buffer.strip():
-            fault = "more than one line answers a request; print one line, all else to standard error"
-            raise LLMError("wrong answer", fault, text)
-        return answer
-
-    def usable(self) -> bool:
-        """Whether the program runs and has written nothing unasked."""
-        return self._process.poll() is None and not _ready(0.0, self._out)
-
-    def halt(self) -> None:
-        """End the program and what it started; what left its group is known by our mark (on Linux)."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        for environment in Path("/proc").glob("[0-9]*/environ"):
-            with suppress(OSError):
-                if self._mark.encode() in environment.read_bytes():
-                    os.kill(int(environment.parent.name), signal.SIGKILL)
-
-    def close(self) -> None:
-        """End the program and what it started, and close its pipes."""
-        self.halt()
-        self._process.wait()
-        self._reader.join(1.0)
-        for pipe in self._pipes:
-            with suppress(OSError):
-                pipe.close()
-
-    def _exchange(self, line: bytes) -> bytes:
-        """Write all of ``line`` while reading, until a line has come back."""
-        deadline = time.monotonic() + self.timeout
-        unwritten = memoryview(line)
-        while b"\n" not in self._buffer:
-            pause = deadline - time.monotonic()
-            ready = _ready(max(0.0, pause), self._out, self._in if unwritten else None)
-            if self._out in ready:
-                self._read_piece()
-            elif self._in in ready:
-                unwritten = unwritten[self._write_piece(unwritten) :]
-            elif pause <= 0:
-                raise LLMError("too slow", f"the program did not answer within {self.timeout:g} seconds")
-        answer, _, behind = bytes(self._buffer).partition(b"\n")
-        self._buffer = bytearray(behind)
-        return answer
-
-    def _read_piece(self) -> None:
-        piece = os.read(self._out, _PIECE)
-        if not piece:
-            raise self._ended()
-        self._buffer += piece
-        contract.check_length(self._buffer)
-
-    def _write_piece(self, unwritten: memoryview) -> int:
-        """Write what the program takes now; the number of bytes."""
-        try:
-            return os.write(self._in, unwritten[:_PIECE])
-        except BlockingIOError:
-            return 0
-        except OSError as error:
-            raise self._ended() from error
-
-    def _ended(self) -> LLMError:
-        """The failure of a program that is gone, with its exit and its last words."""
-        how = "closed its output"
-        with suppress(subprocess.TimeoutExpired):
-            code = self._process.wait(1.0)
-            self._reader.join(1.0)
-            how = f"ended with exit code {code}"
-            if code < 0:
-                how = f"was ended by {_signal(-code)}"
-        words = shorten(" | ".join(self._last_lines), 1000)
-        last = f"its last words: {words}" if words else "it wrote nothing to standard error"
-        return LLMError("crashed", f"the program {how} before it answered; {last}")
-
-    def _read_errors(self) -> None:
-        """Keep the last lines of standard error, so that the program never waits for a reader."""
-        unfinished = b""
-        piece = b" "
-        with suppress(OSError, ValueError):
-            while piece:
-                piece = os.read(self._errors, _PIECE)
-                buffer = unfinished + (piece or b"\n")
-                *lines, unfinished = buffer[-_PIECE:].split(b"\n")
-                for line in lines:
-                    self._keep(line.decode("utf-8", "replace").strip())
-
-    def _keep(self, line: str) -> None:
-        if line.strip("~^ "):  # marks below a line of a traceback
-            self._last_lines.append(shorten(line, 300))
 
 
 def _signal(number: int) -> str:

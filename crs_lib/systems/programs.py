@@ -38,7 +38,7 @@ class Program(NamedTuple):
     def parse(cls, spec: str) -> "Program":
         """The program that a spec names."""
         name, _, argument = spec.partition(":")
-        return cls(CHANNELS[name], argument)
+        return cls(CHANNELS[name].fitting(argument), argument)
 
     def identity(self) -> str:
         """The version: an address, or a digest of its files; InputError if it cannot be read."""
@@ -63,6 +63,11 @@ def missing(specs: Sequence[str]) -> list[str]:
         except LLMError as error:
             reasons.append(f"crs: {error}")
     return reasons
+
+
+def not_isolated(specs: Sequence[str]) -> list[str]:
+    """The programs that one process or server is for all lanes, so that memory can pass from arm to arm."""
+    return [spec for spec in specs if Program.parse(spec).channel.shared]
 
 
 def width(spec: str, llm: LLMSettings, workers: int) -> int:

@@ -265,6 +265,55 @@ def test_who_serves_nobody_stands_last_by_the_gain_after_a_change(config):
     assert after_change["silent"] < 0
 
 
+def windows(systems, n, saved):
+    """Primary windows of systems that lose more or less by chance; the last saves so much where another user
+    of the scenario was heard before.
+    """
+    draw = np.random.default_rng(5)
+    rows = []
+    for number in range(n):
+        before = bool(draw.random() < 2 / 3)
+        hard = draw.random() < 0.3
+        for system in systems:
+            cost = hard * draw.uniform(0.2, 1) + draw.normal(0, 0.05)
+            if before and system == systems[-1]:
+                cost -= saved
+            order = "before" if before else "after"
+            rows.append((system, f"{number:05d}", True, order, cost))
+    return pd.DataFrame(rows, columns=["model", "session_id", "primary", "other_arms", "shift_cost"])
+
+
+def test_the_order_test_finds_memory_and_none_in_who_has_none():
+    remembering, honest = evaluate.memory(windows(["tracker", "server"], 100, 0.2))
+    assert honest.n_before + honest.n_after == 100
+    assert honest.p > 0.05
+    assert remembering.p < 0.01
+    assert remembering.z > 2
+    assert remembering.saved == pytest.approx(0.2, abs=0.1)
+    warning = evaluate.memory_sentence([honest, remembering])
+    assert warning.startswith("warning: memory across conversations")
+    assert "server (gain +" in warning
+    assert "tracker" not in warning
+    none = evaluate.memory_sentence(evaluate.memory(windows(["tracker", "server"], 100, 0)))
+    assert none.startswith("memory across conversations: none seen (z at most ")
+    assert none.endswith(", n = 100)")
+
+
+def test_the_order_test_needs_ten_scenarios_in_each_order():
+    tests = evaluate.memory(windows(["tracker", "server"], 12, 0.5))
+    assert all(math.isnan(test.p) for test in tests)
+    assert evaluate.memory_sentence(tests).endswith("not tested, fewer than 10 scenarios in each order")
+    assert evaluate.memory_sentence([]) == ""
+
+
+@pytest.mark.slow  # they share runs that take seconds
+def test_a_run_logs_whether_another_arm_was_heard_before_the_session(config):
+    shifts = evaluate.read(config.run, "shifts")
+    assert set(shifts["other_arms"]) == {"before", "after"}
+    orders = shifts.groupby(["session_id", "turn"])["other_arms"].nunique()
+    assert orders.eq(1).all()  # the order is the scenario's
+
+
 COSTS = [one.name for one in base.scored() if one.primary]
 
 

@@ -1,6 +1,7 @@
 """Programs reached over an address, as a process and as a class: answers, failures, retries, log, no state sent."""
 
 import json
+import os
 import sys
 import threading
 import time
@@ -18,10 +19,10 @@ from crs_lib.metrics import conventions
 from crs_lib.runs.ledger import Ledger
 from crs_lib.simulate.run import conversation_id
 from crs_lib.systems import base as systems
-from crs_lib.systems import contract
+from crs_lib.systems import channels, contract
 from crs_lib.systems.base import World
 from crs_lib.systems.contract import Answer
-from crs_lib.systems.programs import Programs
+from crs_lib.systems.programs import Programs, not_isolated
 from crs_lib.systems.servers import CHANNELS
 from tests.helpers import refused
 from tests.helpers.jobs import alive, wait_until
@@ -280,6 +281,7 @@ def module(tmp_path, monkeypatch):
     sys.modules.pop("mine_of_test", None)
 
 
+@pytest.mark.subprocess
 @pytest.mark.slow
 def test_a_class_in_the_current_folder_is_a_system_its_changes_count_and_its_lack_is_said(module):
     spec = "python:mine_of_test:Mine"
@@ -299,6 +301,86 @@ def test_a_class_in_the_current_folder_is_a_system_its_changes_count_and_its_lac
     }
     for name, message in lacking.items():
         refused(message, simulated, f"python:{name}", error=RunError, run="lacking")
+
+
+LANES = """
+import os
+
+class Lane:
+    def __init__(self, catalog):
+        print("no answer")
+
+    def reply(self, request):
+        return {"reply": str(os.getpid())}
+"""
+
+
+def processes_of(spec):
+    """The processes that each scenario met, an arm each."""
+    simulated(spec, arms=["shift", "straight", "fresh"], n_turns=8, n_sessions=6)
+    processes = {}
+    for arm in ("", "straight", "fresh"):
+        for dialogue in simulate.iter_dialogues("r", arm):
+            scenario = dialogue.session_id.split(".")[0]
+            replies = {turn.text for turn in dialogue.turns[1::2]}
+            processes.setdefault(scenario, []).append(replies)
+    return processes
+
+
+@pytest.mark.subprocess
+@pytest.mark.slow
+def test_no_process_hears_two_arms_of_a_scenario_and_there_is_one_a_lane(module):
+    module(LANES)
+    processes = processes_of("python:mine_of_test:Lane")
+    everyone = set()
+    for arms in processes.values():
+        met = set.union(*arms)
+        assert all(len(replies) == 1 for replies in arms)
+        assert len(met) == len(arms)
+        everyone |= met
+    assert max(map(len, processes.values())) == 3
+    assert len(everyone) == 3
+
+
+@pytest.mark.subprocess
+def test_a_function_runs_as_a_copy_and_prints_no_answer(monkeypatch):
+    seen = []
+
+    def remembering(messages):
+        print("no answer")
+        seen.append(messages[-1]["content"])
+        return f"{os.getpid()} {len(seen)}"
+
+    monkeypatch.setitem(channels.FUNCTIONS, "mine", remembering)
+    with FAST() as programs:
+        replies = [programs.ask("function:mine", ASK, lane=lane).reply for lane in (0, 0, 1)]
+    assert [reply.split()[1] for reply in replies] == ["1", "2", "1"]
+    assert len({reply.split()[0] for reply in replies}) == 2
+    assert seen == []
+    assert not_isolated(["function:mine"]) == []
+
+
+def test_a_function_that_cannot_be_copied_runs_together_and_is_listed(monkeypatch):
+    lock = threading.Lock()
+
+    def locked(messages):
+        with lock:
+            return str(os.getpid())
+
+    monkeypatch.setitem(channels.FUNCTIONS, "mine", locked)
+    with FAST() as programs:
+        assert programs.ask("function:mine", ASK, lane=1).reply == str(os.getpid())
+    assert not_isolated(["function:mine", "exec:x"]) == ["function:mine"]
+
+
+@pytest.mark.subprocess
+def test_what_a_function_raises_is_said_with_its_line(monkeypatch):
+    def raising(messages):
+        raise ValueError("no more")
+
+    monkeypatch.setitem(channels.FUNCTIONS, "mine", raising)
+    with FAST() as programs, failing("crashed", match=r"the function raised ValueError: no more \("):
+        programs.ask("function:mine", ASK)
 
 
 TWO = ["metropolis-1927", "modern-times-1936"]
