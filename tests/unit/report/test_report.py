@@ -177,6 +177,7 @@ def found():
     return compared(n=24)
 
 
+@pytest.mark.subprocess
 def test_a_function_and_a_policy_are_compared_with_every_baseline_and_without_ability_nobody_adapts(found):
     pairs = [(one.a, one.b) for one in found.effects.itertuples()]
     assert pairs == [(a, b) for a in ("Fixed", "Clings") for b in ("tracker", "bm25")]
@@ -190,6 +191,7 @@ def test_a_function_and_a_policy_are_compared_with_every_baseline_and_without_ab
     assert found.verdict[2] == f"tracker and Fixed: too few users for a verdict: {n} (it takes 100)."
 
 
+@pytest.mark.subprocess
 @pytest.mark.parametrize(("voices", "marked"), [(["A", "A"], True), (["polite", "terse"], False)])
 def test_a_run_on_one_voice_is_marked_so(found, voices, marked):
     one = replace(found)
@@ -198,6 +200,7 @@ def test_a_run_on_one_voice_is_marked_so(found, voices, marked):
     assert ("All users speak with one voice" in one.verdict[-1]) == marked
 
 
+@pytest.mark.subprocess
 def test_the_page_stands_alone_and_is_the_same_again_and_the_same_call_continues_and_grows(found):
     page = found.page.read_text(encoding="utf-8")
     assert found.page.stat().st_size < 3_000_000
@@ -334,6 +337,7 @@ def test_a_name_is_checked_and_in_the_files_and_its_spec_in_the_manifest():
     assert "Ours=tracker" in runs.entry("movies", "named", "simulate")["parameters"]["systems"]
 
 
+@pytest.mark.subprocess
 def test_a_comparison_needs_a_system_and_two_users_and_a_function_that_raises_names_its_line():
     refused("at least 2", crs_lib.compare, {})
     refused("at least 2", crs_lib.compare, {"Ours": "tracker"}, n=1)
