@@ -120,7 +120,7 @@ def gain_over(shift: ShiftRecord) -> str:
 
 
 @fact("other_arms", SHIFT, column=8.6)
-def other_arms(shift: ShiftRecord) -> str:
+def _other_arms(shift: ShiftRecord) -> str:
     """Whether another arm of the shift was heard "before" the session, or all "after"; empty: not logged."""
     order = [replies[0].first for replies in shift.arms.values() if replies]
     if not order or None in order:

@@ -290,7 +290,7 @@ class Hosted(Process):
 
     def command(self, argument: str) -> list[str]:
         """The interpreter that serves the code."""
-        return [sys.executable, "-c", f"from {__name__} import serve; serve()"]
+        return [sys.executable, "-c", f"from {__name__} import _serve; _serve()"]
 
     @property
     def variables(self) -> dict[str, str]:
@@ -328,7 +328,7 @@ class Served(NamedTuple):
     close: Callable[[], object] | None = None
 
 
-def serve() -> None:
+def _serve() -> None:
     """Answer the requests of a :class:`Hosted` channel, one a line, until it closes."""
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what the user's code prints is no answer
@@ -451,7 +451,7 @@ class Function(Hosted):
     """A function of this Python process, ``messages -> reply``, as :func:`crs_lib.compare` is given them.
     ``messages`` are ``{"role": "user" or "assistant", "content": text}`` from the first to the user's latest.
     It returns a text, a list of films (ids or titles), or an answer of the contract. A copy of it, with the
-    variables that it uses, runs in a process for each lane; :class:`Together` where it cannot be copied.
+    variables that it uses, runs in a process for each lane; :class:`_Together` where it cannot be copied.
     """
 
     argument = "a name of FUNCTIONS"
@@ -462,7 +462,7 @@ class Function(Hosted):
     @classmethod
     def fitting(cls, argument: str) -> type[Channel]:
         """The channel of functions that can be copied, or that of those that cannot."""
-        return cls if argument not in FUNCTIONS or cls._copy(argument) else Together
+        return cls if argument not in FUNCTIONS or cls._copy(argument) else _Together
 
     @classmethod
     def _copy(cls, argument: str) -> bytes:
@@ -508,7 +508,7 @@ class Function(Hosted):
         return hashlib.sha256(source.encode()).hexdigest()
 
 
-class Together(Channel):
+class _Together(Channel):
     """A function that cannot be copied: all lanes and threads share it in this process, not isolated."""
 
     argument = Function.argument
