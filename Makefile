@@ -22,7 +22,7 @@ help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 thesis: $(VENV)/core.stamp  ## from the catalogue to the thesis figures: notebooks 01 to 06, run 'demo'
-	$(PY) -m crs_lib thesis demo
+	@$(PY) -m crs_lib thesis demo
 
 env: $(VENV)/core.stamp  ## the environment alone, with the command crs in .venv/bin
 

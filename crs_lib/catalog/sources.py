@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from crs_lib import data as datasets
 from crs_lib.catalog import files, readers
@@ -117,7 +118,7 @@ class Source:
             return None
         options = safety.read_yaml(path)
         if isinstance(options, dict) and "fields" in options:
-            return Declared(**options)
+            return _checked(path, options)
         if path == beside:
             return None
         raise InputError(f"{path.name} declares no fields; give 'fields', each with its kind and phrases")
@@ -132,6 +133,32 @@ class Source:
         if not isinstance(data, dict) or readers.keyed_by_id(data):
             return b""
         return content
+
+
+def _checked(path: Path, options: Mapping[str, Any]) -> Declared:
+    """The fields that a file declares; InputError names the file, and the line of the field."""
+    declared = None
+    try:
+        declared = Declared(**options)
+        declared.rows()
+    except InputError as error:
+        lines = safety.read_text(path).splitlines()
+        where = ""
+        for name in options["fields"] or ():
+            part = {**options, "fields": {name: options["fields"][name]}}
+            if not _is_sound(part):
+                numbers = [n for n, line in enumerate(lines, start=1) if line.strip().startswith(f"{name}:")]
+                where = f", line {numbers[0]} (field {name!r})" if numbers else ""
+        raise InputError(f"{paths.shown(path)}{where}: {error}") from error
+    return declared
+
+
+def _is_sound(options: Mapping[str, Any]) -> bool:
+    try:
+        Declared(**options).rows()
+    except InputError:
+        return False
+    return True
 
 
 def _path(text: str) -> Path:

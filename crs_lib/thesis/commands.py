@@ -1,5 +1,7 @@
 """The thesis from beginning to end: its demo run, its tables from logs, and its topics."""
 
+import contextlib
+import io
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -26,23 +28,22 @@ class Demo(Command):
         from crs_lib.report import findings
         from crs_lib.report.tables import scoreboard
 
+        print("notebooks 01 to 06, figures, pages …", flush=True)
         self._run_notebooks()
-        print("figures, pages …", flush=True)
         told = findings.write(_RUN)
         if (self.n_sessions, self.n_turns) == (50, 20):
             findings.quote(told.read_text(encoding="utf-8"), paths.ROOT / "README.md")
-        Show(kinds=("figures", "report", "trace"), run=_RUN, study="movies").execute({})
+        with contextlib.redirect_stdout(io.StringIO()):  # a line a figure: the last line says where they lie
+            Show(kinds=("figures", "report", "trace"), run=_RUN, study="movies").execute({})
         table(scoreboard(evaluate.read(_RUN, "model_metrics")))
         folder = paths.shown(paths.run_folder("movies", _RUN))
-        print(f"{DAGGER_NOTE}\n\ntables:    {folder}/   model_metrics.csv, results.jsonl, turns.parquet, …")
-        print(f"notebooks: {folder}/notebooks/   executed, with their outputs")
+        print(f"{DAGGER_NOTE}. Tables, report.html, trace/, notebooks/: {folder}/")
 
     def _run_notebooks(self) -> None:
         values = {"run": _RUN, "catalog": "sample", "voices": "all", "workers": 2, **self.values()}
         for notebook in notebooks.committed():
             if "01" <= notebook.stem[:2] <= "06":
                 declared = notebooks.parameters_of(notebook)
-                print(f"{notebook.stem} …", flush=True)
                 notebooks.run(notebook, {name: value for name, value in values.items() if name in declared})
 
 
