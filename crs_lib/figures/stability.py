@@ -43,8 +43,8 @@ def _power_curve(power: pd.DataFrame) -> Any:
     At most 16 panels: the first contrasts, in the table's order.
 
     Caption: Power of each of {n_contrasts} contrasts by number of scenarios and size of the difference:
-        paired Wilcoxon tests at Holm's strictest level, each contrast by the standard deviation of its own
-        paired differences (n = {n_sessions} scenarios, {n_systems} systems).
+        tests of means at Holm's strictest level, by samples drawn from each contrast's own paired
+        differences (n = {n_sessions} scenarios, {n_systems} systems).
     """
     facts = filled(power, _COLUMNS).iloc[0]
     contrasts = list(power.groupby(["a", "b"], sort=False))

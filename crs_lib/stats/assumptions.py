@@ -31,8 +31,8 @@ _ADVICE = {
     ),
     "normal residuals": _Advice(
         "no sign against normal residuals: t intervals can be read",
-        "residuals are not normal: read Wilcoxon's test",
-        "residuals are not normal: read Brunner and Munzel's test",
+        "residuals are not normal: read the tests of means",
+        "residuals are not normal: read Welch's test",
     ),
     "sphericity": _Advice(
         "no sign against sphericity: the uncorrected p of the repeated-measures ANOVA can be read",

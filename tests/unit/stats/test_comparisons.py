@@ -123,7 +123,7 @@ def test_bad_input_says_what_was_given_and_what_to_do(test, frame, changes, word
     refused(words, test, frame, stats.Design(**changes))
 
 
-WORDS = {"equal variances": "Welch", "normal residuals": "Wilcoxon", "sphericity": "Greenhouse-Geisser"}
+WORDS = {"equal variances": "Welch", "normal residuals": "tests of means", "sphericity": "Greenhouse-Geisser"}
 
 
 def check(name, frame):
