@@ -77,8 +77,8 @@ class Names:
     def rank(self, column: str) -> tuple[bool, int, str]:
         """Columns of one key in order: those that the user names, the best known name, the first number."""
         name = compact(column)
-        known = self._rank.get(self._known(name), len(self._rank))
-        return name not in self._columns, known, re.sub(r"\D+", "", name)
+        best = self._rank.get(self._known(name), len(self._rank))
+        return name not in self._columns, best, re.sub(r"\D+", "", name)
 
     def _known(self, name: str) -> str:
         """The known name that a column's means: with a noun before it, a number in it, or a plural."""

@@ -267,8 +267,8 @@ class ProgramSystem:
     def _understood(self, answer: Answer, utterance: str) -> SystemReply:
         """The answer in terms of the catalogue; at most as many films as were wanted count."""
         catalog = self.world.catalog
-        asked = "\n".join(said for speaker, said in self.conversation if speaker == USER)
-        heard = SaidReply(self.world.grounder, answer.reply, utterance, thinking=answer.thinking, asked=asked)
+        wish = "\n".join(text for speaker, text in self.conversation if speaker == USER)
+        heard = SaidReply(self.world.grounder, answer.reply, utterance, thinking=answer.thinking, wish=wish)
         named: list[str] = []
         if answer.recommended is None:
             items: Items = heard.recommended()
