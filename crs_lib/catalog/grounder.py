@@ -218,17 +218,17 @@ class Grounder:
         keywords = fields.plot_keywords(text)
         return [word for word in keywords if word in self.catalog.plot_keywords][:limit]
 
-    def titles(self, text: str, prefer: Iterable[int] = (), wish: str = "") -> list[Mention]:
+    def titles(self, text: str, prefer: Iterable[int] = (), wanted: str = "") -> list[Mention]:
         """The titles that a text names, in text order; of two that overlap the longer, of one title the film
-        of the year in brackets, of ``prefer``, with most of the concepts that the words ``wish`` name, or
+        of the year in brackets, of ``prefer``, with most of the concepts that the words ``wanted`` name, or
         the catalogue's first; where several are left, the mention is ambiguous.
         """
         preferred = frozenset(prefer)
-        if preferred or wish:
-            return self._find_titles(text, preferred, wish)
+        if preferred or wanted:
+            return self._find_titles(text, preferred, wanted)
         return list(self._titled(text))
 
-    def _find_titles(self, text: str, preferred: Collection[int] = (), wish: str = "") -> list[Mention]:
+    def _find_titles(self, text: str, preferred: Collection[int] = (), wanted: str = "") -> list[Mention]:
         near = Context(text)
         index = self._titles
         hits = []
@@ -244,21 +244,21 @@ class Grounder:
                 namesakes = index.items[form]
                 meant: Sequence[int] = namesakes
                 if len(namesakes) > 1:
-                    meant = self._films_meant(namesakes, rules.year_after(text, end), preferred, wish)
+                    meant = self._films_meant(namesakes, rules.year_after(text, end), preferred, wanted)
                 mentions.append(Mention(start, end, meant[0], len(namesakes), len(meant) > 1))
         return sorted(mentions)
 
     def _films_meant(
-        self, namesakes: Sequence[int], year: int | None, preferred: Collection[int], wish: str
+        self, namesakes: Sequence[int], year: int | None, preferred: Collection[int], wanted: str
     ) -> Sequence[int]:
-        """Of the films of the year, or else all: the preferred ones, then those that fit ``wish`` best."""
+        """Of the films of the year, or else all: the preferred ones, then those that fit ``wanted`` best."""
         items = self.catalog.items
         of_year = [item for item in namesakes if year is not None and items[item].year == year]
         films = of_year or namesakes
         films = [item for item in films if item in preferred] or films
-        if len(films) > 1 and wish:
-            wanted = self.concepts(wish)
-            fits = [len(wanted & self.catalog.fact_sets[item]) for item in films]
+        if len(films) > 1 and wanted:
+            codes = self.concepts(wanted)
+            fits = [len(codes & self.catalog.fact_sets[item]) for item in films]
             films = [item for item, fit in zip(films, fits, strict=True) if fit == max(fits)]
         return films
 

@@ -267,8 +267,10 @@ class ProgramSystem:
     def _understood(self, answer: Answer, utterance: str) -> SystemReply:
         """The answer in terms of the catalogue; at most as many films as were wanted count."""
         catalog = self.world.catalog
-        wish = "\n".join(text for speaker, text in self.conversation if speaker == USER)
-        heard = SaidReply(self.world.grounder, answer.reply, utterance, thinking=answer.thinking, wish=wish)
+        wanted = "\n".join(text for speaker, text in self.conversation if speaker == USER)
+        heard = SaidReply(
+            self.world.grounder, answer.reply, utterance, thinking=answer.thinking, wanted=wanted
+        )
         named: list[str] = []
         if answer.recommended is None:
             items: Items = heard.recommended()

@@ -50,7 +50,7 @@ class Understood:
 
 class SaidReply:
     """A text that a system said in answer to an utterance, its thoughts apart, and the titles in it, those of
-    lists too; of films with one title it names those ``offered``, else those that fit the words ``wish``.
+    lists too; of films with one title it names those ``offered``, else those that fit the words ``wanted``.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class SaidReply:
         utterance: str,
         offered: Items = (),
         thinking: str = "",
-        wish: str = "",
+        wanted: str = "",
     ) -> None:
         spoken = said(text, thinking)
         self.grounder = grounder
@@ -68,7 +68,7 @@ class SaidReply:
         self.thinking = spoken.thinking
         self.utterance = utterance
         self.offered = offered
-        self._mentions = grounder.titles(self.text, prefer=offered, wish=wish)
+        self._mentions = grounder.titles(self.text, prefer=offered, wanted=wanted)
         listed = self._listed()
         unknown = grounder.unknown_titles(self.text, self._mentions, utterance)
         outside = [stretch for stretch in unknown if not any(map(stretch.overlaps, listed))]

@@ -317,9 +317,9 @@ def test_of_two_films_of_one_title_the_year_decides_then_what_is_asked_and_else_
 
     assert meant("Watch Emilia (1979).") == ("3", False)
     assert meant("Watch Emilia (1996).") == ("1", True)
-    assert meant("Watch Emilia (1996).", wish="a romance movie, please") == ("2", False)
+    assert meant("Watch Emilia (1996).", wanted="a romance movie, please") == ("2", False)
     assert meant("Watch Emilia (1996).", prefer=[1]) == ("2", False)
-    assert meant("Watch Emilia.", wish="a romance movie, please") == ("2", True)
+    assert meant("Watch Emilia.", wanted="a romance movie, please") == ("2", True)
 
 
 @pytest.mark.parametrize(("title", "text"), [
