@@ -10,6 +10,10 @@ from typing import Any
 from crs_lib.core import rng
 from crs_lib.systems import base, policies, replies, tracker
 from crs_lib.systems.base import SYSTEMS, Draw, Items, SystemReply, Wishes, World, number, rank
+from crs_lib.systems.tracker import ConstraintUpdate
+
+_FIRST_TURNS = 3  # in which a sandbagger takes its user's measure
+_LOAD = 0.12  # chance of a list by chance that every statement adds
 
 
 @SYSTEMS.register("polite", hidden=True)
@@ -134,3 +138,116 @@ class _NewestWins(policies.Recommender):
         update = tracker.read(self.world.grounder, text)
         self.held = {**self.held, **update.given_up, **update.wanted}
         return dict(self.held), {}
+
+
+class _Talking(policies.Tracker):
+    """A tracker that counts the turns of its own conversation."""
+
+    heard = 0
+
+    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
+        self.heard += 1
+        return self.follow(tracker.read(self.world.grounder, text))
+
+    def follow(self, update: ConstraintUpdate) -> tuple[Wishes, Wishes]:
+        """What is believed after an utterance."""
+        self.held = tracker.apply(self.held, update)
+        return dict(self.held), {}
+
+
+@SYSTEMS.register("deaf", argument="a turn", example="4", parse=number(1, 50))
+class _Deaf(_Talking):
+    """The tracker, but deaf from a turn of its conversation on."""
+
+    def __init__(self, world: World, seed: int, session: int, spec: str, argument: int) -> None:
+        super().__init__(world, seed, session, spec)
+        self.last = argument
+
+    def follow(self, update: ConstraintUpdate) -> tuple[Wishes, Wishes]:
+        return super().follow(update) if self.heard < self.last else (dict(self.held), {})
+
+
+@SYSTEMS.register("cling_near")
+class _ClingNear(policies.Sticky):
+    """Clings to the first value of every field, and shows films that miss one of those it holds."""
+
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
+        missed = sorted(constraints)[:1]
+        others = {name: value for name, value in constraints.items() if name not in missed}
+        excluded = {name: constraints[name] for name in missed}
+        return super().choose(others, excluded, draw)
+
+
+@SYSTEMS.register("sandbag_silent")
+class _SandbagSilent(_Talking):
+    """The tracker, but dumb to who names less than three values in the first three turns."""
+
+    n_named = 0
+
+    def follow(self, update: ConstraintUpdate) -> tuple[Wishes, Wishes]:
+        if self.heard <= _FIRST_TURNS:
+            self.n_named += len(update.wanted)
+        followed = super().follow(update)
+        return ({}, {}) if self.heard > _FIRST_TURNS and self.n_named < 3 else followed
+
+
+@SYSTEMS.register("last_named")
+class _LastNamed(_Talking):
+    """Serves the last value that was named, and nothing else."""
+
+    def follow(self, update: ConstraintUpdate) -> tuple[Wishes, Wishes]:
+        if update.wanted:
+            name = list(update.wanted)[-1]
+            self.held = {name: update.wanted[name]}
+        return dict(self.held), {}
+
+
+@SYSTEMS.register("load")
+class _Load(_Talking):
+    """The tracker, but every statement heard adds .12 to the chance of a list by chance: it tires."""
+
+    n_statements = 0
+
+    def follow(self, update: ConstraintUpdate) -> tuple[Wishes, Wishes]:
+        self.n_statements += bool(update.wanted or update.given_up)
+        followed = super().follow(update)
+        draw = rng.stream(self.seed, "movies", "load", self.world.conversation, self.heard)
+        return ({}, {}) if draw.random() < _LOAD * self.n_statements else followed
+
+
+def _changes(held: Wishes, update: ConstraintUpdate) -> bool:
+    """Whether an utterance gives something up, by its words or by another value in a field that is held."""
+    conflicts = [name for name, value in update.wanted.items() if held.get(name, value) != value]
+    return bool(update.reset or update.given_up or conflicts)
+
+
+@SYSTEMS.register("first_change")
+class _FirstChange(_Talking):
+    """The tracker, but it follows the first change of mind only."""
+
+    followed: ConstraintUpdate | None = None
+
+    def follow(self, update: ConstraintUpdate) -> tuple[Wishes, Wishes]:
+        if _changes(self.held, update):
+            if self.followed not in (None, update):
+                return dict(self.held), {}
+            self.followed = update
+        return super().follow(update)
+
+
+@SYSTEMS.register("deaf_open")
+class _DeafOpen(_Talking):
+    """The tracker, but deaf to a value that comes without a word of what it replaces."""
+
+    def follow(self, update: ConstraintUpdate) -> tuple[Wishes, Wishes]:
+        is_open = not (update.reset or update.given_up) and _changes(self.held, update)
+        return (dict(self.held), {}) if is_open else super().follow(update)
+
+
+@SYSTEMS.register("ids_only")
+class _IdsOnly(policies.Tracker):
+    """The tracker's films without a word about them."""
+
+    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
+        reply = super().reply(turn, text, user_meta)
+        return SystemReply("Here you are.", reply.items, reply.constraints)

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from benchmarks import straight_users
@@ -14,6 +15,20 @@ from crs_lib.simulate.run import conversation_id
 from crs_lib.validity import arms, promises
 from tests.helpers import refused
 from tests.helpers.sample import GROUNDER, WORLD
+
+
+def test_the_sceptics_policies_stand_where_they_must_by_the_gain_after_a_change():
+    able = ("tracker", "first_change", "deaf_open", "ids_only")
+    unable = ("deaf:4", "cling_near", "last_named", "load", "sticky")
+    batch = SimulateConfig(systems=(*able, *unable), n_sessions=24, n_turns=8, seed=1)
+    rows = [scores.session for _, scores in arms.scored(WORLD, batch, batch.n_sessions)]
+    means = pd.DataFrame(rows).groupby("model")[["gain_after_change", "shift_cost"]].mean()
+    after_change = means["gain_after_change"]
+    for name in able:
+        assert after_change[name] == pytest.approx(after_change["tracker"], abs=0.05)
+    for name in unable:
+        assert after_change[name] < after_change["tracker"] - 0.05
+    assert means.loc["load", "shift_cost"] < 0.15  # who tires by the statement pays no shift cost
 
 
 def test_the_twin_has_its_own_run_and_no_shift():
