@@ -184,7 +184,7 @@ def test_figure_retriever_and_data_set_serve_their_commands(run):
     assert {"novelty_by_system.pdf", "novelty_by_system.png"} <= set(figure["files"])
     assert figure["last"] == "novelty_by_system"
     retriever = run["said"]["retriever"]
-    assert retriever["hits"] == [["lamp", 2 / 3], ["tent", 2 / 3]]
+    assert retriever["hits"] == [["tent", 2 / 3], ["lamp", 2 / 3]]
     names = {name.rpartition(".")[0] for name in retriever["runs"]}
     assert {"coverage-last-turn", "bm25-coverage-last-turn"} <= names
     data_set = run["said"]["data_set"]
