@@ -13,7 +13,7 @@ from crs_lib.systems.base import SYSTEMS, Draw, Items, SystemReply, Wishes, Worl
 from crs_lib.systems.tracker import ConstraintUpdate
 
 _FIRST_TURNS = 3  # in which a sandbagger takes its user's measure
-_LOAD = 0.12  # chance of a list by chance that every statement adds
+_TIRING = 0.12  # chance of a list by chance that every statement adds
 
 
 @SYSTEMS.register("polite", hidden=True)
@@ -202,8 +202,8 @@ class _LastNamed(_Talking):
         return dict(self.held), {}
 
 
-@SYSTEMS.register("load")
-class _Load(_Talking):
+@SYSTEMS.register("tiring")
+class _Tiring(_Talking):
     """The tracker, but every statement heard adds .12 to the chance of a list by chance: it tires."""
 
     n_statements = 0
@@ -211,8 +211,8 @@ class _Load(_Talking):
     def follow(self, update: ConstraintUpdate) -> tuple[Wishes, Wishes]:
         self.n_statements += bool(update.wanted or update.given_up)
         followed = super().follow(update)
-        draw = rng.stream(self.seed, "movies", "load", self.world.conversation, self.heard)
-        return ({}, {}) if draw.random() < _LOAD * self.n_statements else followed
+        draw = rng.stream(self.seed, "movies", "tiring", self.world.conversation, self.heard)
+        return ({}, {}) if draw.random() < _TIRING * self.n_statements else followed
 
 
 def _changes(held: Wishes, update: ConstraintUpdate) -> bool:
