@@ -28,7 +28,7 @@ class Compare(Command):
     """NAME=SPEC, e.g. Ours=python:my_system:MySystem or Ours=http://127.0.0.1:8765/reply"""
     against: tuple[str, ...] = ("tracker", "bm25")
     """baselines"""
-    n: int = 120
+    n: int = 144
     """users; a verdict takes 100, and the same command with more continues"""
     plan: str = "movies"
     """whose smallest effect counts, notebooks/plans/<plan>.yaml"""

@@ -329,7 +329,7 @@ def compare(
     systems: Mapping[str, System] | Sequence[str] | str,
     *,
     against: Sequence[str] | str = BASELINES,
-    n: int = 120,
+    n: int = 144,
     run: str = "",
     catalog: str = sources.SAMPLE,
     fields: str = "",
