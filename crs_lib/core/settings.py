@@ -366,6 +366,8 @@ def _as_input_error(
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, InputError):
         return InputError(f"{where}{cause}")
+    if not first["loc"]:
+        return InputError(f"{where}{first['msg']}")
     field = fields[str(first["loc"][0])]
     if first["type"] == "missing":
         return InputError(f"{where}{field.name} is missing; give {field.help or 'it'}")

@@ -216,8 +216,10 @@ class LineReader:
 
     def _record(self, number: int, line: bytes) -> Any:
         """The object of a line; None for one that is blank or cannot be read."""
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
         try:
-            return self._decode(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line)
+            return self._decode(line)
         except RecursionError:
             self._quarantine(number, "nested too deeply", line)
         except UnicodeDecodeError:

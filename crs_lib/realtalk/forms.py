@@ -68,7 +68,7 @@ class LLMForm:
         self._segments = segments
         self._prompts = prompts
         self.name: str = getattr(llm, "spec", "model")
-        self._silent = ""  # why the model is asked no more
+        self._why_not_asked = ""  # the failure after which the model is asked no more
 
     def decide(
         self, node: str, index: ChatIndex, state: AgentState, ruled: AgentState
@@ -81,8 +81,8 @@ class LLMForm:
             "selector": self._selector,
             "generator": self._generator,
         }
-        if self._silent:
-            return ruled, self._silent
+        if self._why_not_asked:
+            return ruled, self._why_not_asked
         try:
             return {**ruled, **nodes[node](index, state, ruled)}, ""
         except _UnusableReplyError as error:
@@ -221,7 +221,7 @@ class LLMForm:
             record: dict[str, Any] = safety.loads(checked(reply.text, reply.stop, schema), "the reply")
         except LLMError as error:
             if error.kind not in _OF_ONE_REPLY:
-                self._silent = f"no language model ({error})"
+                self._why_not_asked = f"no language model ({error})"
                 _LOG.warning("no language model (%s); the rules go on without it", error)
             raise _UnusableReplyError(f"the {role} got no reply ({error})") from error
         return record

@@ -289,13 +289,15 @@ def _answer_row(item: Predicted) -> Row:
     return row
 
 
-def _resistance_row(item: Predicted, counted: bool) -> Row:
-    """A question without answer: to give none is right, and what the file accepts beside."""
+def _resistance_row(item: Predicted, in_all: bool) -> Row:
+    """The scores of a question without answer: right is to abstain, or to give a text that the file accepts.
+    With ``in_all`` that counts among all questions, where the baseline, which always answers, has 0.
+    """
     row = _common_row(item)
     text = item.record["answer"]["text"] or ""
     matches = [evidence.answer_exact(text, expected) for expected in item.question.accepted]
     row[RESISTED] = float(row["abstained"] or 1.0 in matches)
-    if counted:
+    if in_all:
         row["exact"] = row["token_f1"] = row[RESISTED]
         row["baseline_exact"] = row["baseline_f1"] = 0.0
     return row

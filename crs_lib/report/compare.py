@@ -435,8 +435,9 @@ def _baselines(against: Sequence[str] | str, ours: Sequence[str]) -> list[str]:
     for spec in baselines:
         name = named(spec)[0]
         if name in ours:
-            others = [other for other in (*BASELINES, "popular") if other not in ours]
-            raise InputError(f"{name} cannot be compared with itself; give another: --against {others[0]}")
+            others = [other for other in (*BASELINES, "popular", "random") if other not in ours]
+            example = others[0] if others else "NAME"
+            raise InputError(f"{name} cannot be compared with itself; give another: --against {example}")
     if not baselines:
         raise InputError("there is no baseline; give one, e.g. --against bm25")
     return baselines

@@ -294,9 +294,9 @@ class Pooled:
             pooled = states[:, 0] if self._first else states.mean(axis=1)
             pooled = unit(pooled)
             rows = unit(states[:, 1:-1]).astype(np.float16)
-            for position, text in enumerate(bucket):
-                sentences[text] = pooled[position]
-                tokens[text] = rows[position]
+            for position, number in enumerate(bucket):
+                sentences[number] = pooled[position]
+                tokens[number] = rows[position]
         rows_of_none = np.zeros((0, WIDTH), np.float32)
         return _joined(np.stack(sentences) if texts else rows_of_none, tokens)
 

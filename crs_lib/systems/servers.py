@@ -396,13 +396,16 @@ def _is_working(task: Any) -> bool:
 
 
 def _parts_of(task: Any) -> list[Any]:
-    """The parts in which a task says something: its artifacts', else its status's, else the agent's last."""
+    """The parts in which a task says something: its artifacts'; where these hold no text, those of its status
+    beside them; where these hold none either, those of the agent's last message, too.
+    """
     parts: list[Any] = []
     for artifact in task.get("artifacts") or ():
         parts += artifact.get("parts") or ()
     if said(parts).text or _data(parts).get("reply"):
         return parts
-    parts += (task["status"].get("message") or {}).get("parts") or ()
+    message = (task.get("status") or {}).get("message") or {}
+    parts += message.get("parts") or ()
     if not said(parts).text:
         messages = [message for message in task.get("history") or () if "user" not in message["role"].lower()]
         if messages:
