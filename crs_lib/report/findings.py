@@ -1,4 +1,4 @@
-"""The three sentences that a run is quoted with: cost of a shift, recovery, and where the plain score errs.
+"""The sentences that a run is quoted with: gain after a change, its cost, recovery, where the plain score errs.
 
 Notebook 05 prints them, the report opens with them, and the README quotes those of the demo run.
 """
@@ -23,6 +23,17 @@ HORIZON = 3  # replies within which recovery is told
 SMALLEST = 0.05  # costs up to this are called small, where the interval shows it
 _AT = {"system": "model", "scenario": "session_id"}
 _ARMS = ["straight_gain", "shift_cost"]
+
+
+def after_change(results: pd.DataFrame) -> str:
+    """Whether the best system by gain after a change, but for the oracle, adapts better than the next one."""
+    lacking = {base.PRIMARY, "misfit", *_ARMS} - set(results)
+    if lacking or results[base.PRIMARY].isna().all():
+        return "No gain after a change: it needs the arms shift and straight, which the run lacks."
+    order = [name for name in _order(results, base.PRIMARY) if name != ORACLE]
+    if len(order) < 2:
+        return "No comparison of gains after a change: it needs two systems beside the oracle."
+    return stats.adaptation_of(results, *order[:2], **_AT).sentence
 
 
 def adaptation(shifts: pd.DataFrame) -> str:
@@ -134,7 +145,7 @@ def summary(run: str, convention: str = "") -> list[str]:
     name = evaluate.convention_of(run, convention)
     shifts = figure_tables.read(run, "shifts", name)
     results = evaluate.read(run, "results", name)
-    return [adaptation(shifts), recovery(shifts), plain_score(results)]
+    return [after_change(results), adaptation(shifts), recovery(shifts), plain_score(results)]
 
 
 def write(run: str, convention: str = "") -> Path:

@@ -18,8 +18,8 @@ _RUN = "demo"
 class Demo(Command):
     """Run notebooks 01 to 06, from the catalogue to the figures."""
 
-    n_sessions: int = 50
-    """of each system"""
+    n_sessions: int = 120
+    """of each system; a verdict takes 100"""
     n_turns: int = 20
     """of each session"""
 
@@ -31,7 +31,7 @@ class Demo(Command):
         print("notebooks 01 to 06, figures, pages …", flush=True)
         self._run_notebooks()
         told = findings.write(_RUN)
-        if (self.n_sessions, self.n_turns) == (50, 20):
+        if (self.n_sessions, self.n_turns) == (120, 20):
             findings.quote(told.read_text(encoding="utf-8"), paths.ROOT / "README.md")
         with contextlib.redirect_stdout(io.StringIO()):  # a line a figure: the last line says where they lie
             Show(kinds=("figures", "report", "trace"), run=_RUN, study="movies").execute({})

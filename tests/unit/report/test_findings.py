@@ -69,6 +69,23 @@ def test_the_cost_of_a_shift_is_told_as_it_is_shown():
         assert not re.search(r"no cost|indistinguishable|equal\b", text)
 
 
+def test_the_first_sentence_compares_the_two_best_systems_beside_the_oracle_by_gain_after_a_change():
+    rows = []
+    for user in range(120):
+        for model, gain in (("oracle", 1.0), ("tracker", 0.9), ("sticky", 0.5), ("random", 0.0)):
+            after = gain - 0.1 * (user % 2)
+            rows.append((model, str(user), after, gain, gain - after, 1 - after))
+    names = ["model", "session_id", "gain_after_change", "straight_gain", "shift_cost", "misfit"]
+    results = pd.DataFrame(rows, columns=names)
+    sentence = findings.after_change(results)
+    assert sentence.startswith("tracker serves its users better than sticky")
+    assert "after a change its users get 0.85, sticky's 0.45" in sentence
+    few = findings.after_change(results.iloc[: 4 * 50])
+    assert few == "tracker and sticky: too few users for a verdict: 50 (it takes 100)."
+    lacking = "No gain after a change: it needs the arms shift and straight, which the run lacks."
+    assert findings.after_change(results.drop(columns="straight_gain")) == lacking
+
+
 def test_costs_need_straight_users_and_runs_without_models_show_no_cell(capsys, tmp_path):
     lacking = "No cost of a shift: it needs the arms shift and straight, which the run lacks."
     assert findings.adaptation(shifts().drop(columns="straight_gain")) == lacking
