@@ -1,4 +1,4 @@
-"""The sentences that a run is quoted with: gain after a change, its cost, recovery, where the plain score errs.
+"""The sentences that a run is quoted with: gain after a change, its cost, recovery, and the plain score.
 
 Notebook 05 prints them, the report opens with them, and the README quotes those of the demo run.
 """
