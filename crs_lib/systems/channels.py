@@ -39,6 +39,7 @@ from crs_lib.systems import contract
 _LAST_LINES = 8  # of standard error that a failure quotes
 _PIECE = 65_536  # bytes that are read or written at once
 _LOADING, _CLOSING = 600.0, 5.0  # seconds that the user's Python code may take to load, and to close
+_INTERRUPTED = "interrupted"  # the user's own code raised KeyboardInterrupt
 _MOST_BYTES = 200_000_000  # of a function with all that it uses, of which every lane has a copy
 
 
@@ -316,6 +317,8 @@ class Hosted(Process):
             self._answers = False
             raise
         failure, result = pickle.loads(base64.b64decode(answer))  # from the user's own code
+        if failure == _INTERRUPTED:
+            raise KeyboardInterrupt
         if failure:
             raise LLMError(failure, result)
         return result
@@ -346,6 +349,8 @@ def _serve() -> None:
             else:
                 answer = served.reply(value)
             outcome = cloudpickle.dumps(("", answer))
+        except KeyboardInterrupt:
+            outcome = pickle.dumps((_INTERRUPTED, None))
         except LLMError as error:
             outcome = pickle.dumps((error.kind, str(error)))
         except Exception as error:
@@ -493,7 +498,8 @@ class Function(Hosted):
 
     @classmethod
     def check_ready(cls, argument: str) -> None:
-        """Raise LLMError where this process knows no such function."""
+        """Raise LLMError where this process has no such function; the next copy is of it as it is now."""
+        cls._copies.pop(argument, None)
         if argument not in FUNCTIONS:
             fault = f"this process has no function {argument!r}; give it to crs_lib.compare again"
             raise LLMError("not started", fault)

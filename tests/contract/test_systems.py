@@ -45,7 +45,8 @@ def test_catalogue_items_are_recommended_once_and_a_spec_is_a_name_that_can_be_g
         assert all(SAMPLE.recommendable[i] for i in items)
         assert [SAMPLE.items[i].title for i in items] == shown["rec_titles"]
         assert shown["hallucinated_titles"] == []
-        assert all(title in pair.system.text for title in shown["rec_titles"])
+        if spec != "ids_only":  # which says nothing of its films
+            assert all(title in pair.system.text for title in shown["rec_titles"])
         assert all(SAMPLE.code(*constraint) is not None for constraint in shown["constraints"].items())
     assert systems.check([spec]) == [spec] and {talk.model_name for talk in talks[spec]} == {spec}
     assert systems.create(spec, WORLD, 9, 4).sees_state is issubclass(SYSTEMS.get(spec).make, Oracle)

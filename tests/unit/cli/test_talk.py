@@ -48,6 +48,7 @@ def test_the_adapter_of_the_page_is_short_and_is_scored(here, capsys):
     assert not any(pair.system.meta["hallucinated_titles"] for talk in mine for pair in talk.pairs())
 
 
+@pytest.mark.subprocess
 @pytest.mark.slow
 def test_the_class_of_the_page_stands_in_notebooks_and_states_a_state_that_is_read(here, capsys):
     assert (paths.notebooks() / "my_system.py").read_text(encoding="utf-8").endswith(code("class"))

@@ -248,6 +248,7 @@ EDITS = {
 }
 
 
+@pytest.mark.subprocess
 def test_an_edit_of_the_system_the_catalogue_or_the_fields_gives_a_run_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -273,6 +274,7 @@ def test_an_edit_of_the_system_the_catalogue_or_the_fields_gives_a_run_of_its_ow
     assert len(set(names)) == 1 + len(EDITS)
 
 
+@pytest.mark.subprocess
 def test_a_comparison_that_was_stopped_continues_with_what_is_finished(monkeypatch):
     def stops(messages):
         if stopping and next(answered) > 40:
@@ -291,6 +293,7 @@ def test_a_comparison_that_was_stopped_continues_with_what_is_finished(monkeypat
     assert 0 < finished < sessions_of("compare-stops") == 12
 
 
+@pytest.mark.subprocess
 def test_a_system_whose_words_name_no_film_of_the_catalogue_gets_no_gain_but_what_to_do():
     def elsewhere(messages):
         return "Try “Metropole” (1927) or “Nosferatoo” (1922)."
