@@ -228,12 +228,21 @@ def test_only_those_pay_that_cling_or_lag(config):
 
 
 @pytest.mark.slow  # they share runs that take seconds
-def test_first_refinements_cost_nothing_and_sessions_have_the_costs_of_their_primary_window(config):
-    shifts = evaluate.read(config.run, "shifts")
-    first = shifts.groupby(["model", "session_id"], sort=False).head(1)
-    control = first[first["type"] == "refine"]
-    assert len(control) >= len(ARMS_SYSTEMS) and control["shift_cost"].dropna().eq(0).all()
+def test_who_refines_first_loses_nothing_and_has_a_gain_of_its_own(config):
+    stratum = {"n_sessions": 3, "n_turns": 8, "shift_types": ("refine",), "scope": "stated", "seed": 1}
+    run = scored("refines", systems=("oracle", "sticky"), **stratum)
+    control = evaluate.read(run, "shifts").groupby(["model", "session_id"], sort=False).head(1)
+    assert set(control["type"]) == {"refine"}
+    assert control["shift_cost"].dropna().eq(0).all()
     assert not control["primary"].any()
+    results = evaluate.read(run, "results")
+    assert results[base.PRIMARY].isna().all()
+    assert results.groupby("model")["refine_gain"].mean()["oracle"] == pytest.approx(1)
+
+
+@pytest.mark.slow  # they share runs that take seconds
+def test_sessions_have_the_costs_of_their_primary_window(config):
+    shifts = evaluate.read(config.run, "shifts")
     results = evaluate.read(config.run, "results").set_index(["model", "session_id"])
     primary = shifts[shifts["primary"]].set_index(["model", "session_id"])
     assert primary.index.is_unique
@@ -339,7 +348,8 @@ def test_a_run_without_straight_users_has_no_cost_and_no_finding_speaks_of_one(c
     assert findings.adaptation(shifts).startswith("No cost of a shift: ")
     scores = statistics.stats_frame(evaluate.read(plain, "results"))
     plan = statistics.plan_for("movies", ["oracle", "sticky"], scores=scores)
-    assert plan.outcomes and not {*COSTS} & {*plan.outcomes}
+    assert plan.primary_outcome == base.PRIMARY
+    assert not ({*COSTS} - {base.PRIMARY}) & {*plan.outcomes}
     refused("no straight users", figures.make, "ability_adaptation", shifts, error=NoDataError)
     table = table.set_index(["metric", "model"])["mean"]
     assert table[["uptake", "release", "retention", "item_recovery_rate", "normalised_gain"]].notna().all()
