@@ -110,7 +110,6 @@ def manifest_at(path: Path) -> dict[str, Any]:
     return {**record, "stages": stages}
 
 
-@safety.reader("a record of runs")
 def restore(study: str, name: str) -> list[str]:
     """Unpack the dated record ``data/samples/records/<name>.tar.xz`` into the results of a study.
 

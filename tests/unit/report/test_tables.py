@@ -20,7 +20,7 @@ from crs_lib.figures import NoDataError, layout, recovery
 from crs_lib.llm.template import answer as template_answer
 from crs_lib.metrics import conventions
 from crs_lib.report import figure_tables, outcomes, statistics, tables
-from crs_lib.systems import Programs, policies, tracker
+from crs_lib.systems import Programs, policies
 from crs_lib.systems import base as systems
 from crs_lib.thesis import pages
 from tests.helpers import refused
@@ -372,7 +372,7 @@ def test_the_printed_policy_works_and_does_what_its_docstring_says(world, monkey
     told = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     (code,) = re.findall(r"```python\n(.*?)```", told, re.DOTALL)
     monkeypatch.setattr(systems.SYSTEMS, "_entries", dict(systems.SYSTEMS._entries))
-    exec(code, {"SYSTEMS": systems.SYSTEMS, "Recommender": policies.Recommender, "tracker": tracker})
+    exec(code, {"SYSTEMS": systems.SYSTEMS, "Tracker": policies.Tracker})
     config = simulate.SimulateConfig(systems=("genre_only", "tracker"), n_sessions=2, n_turns=8)
     made, full = (simulate.session(world, name, 1, config) for name in config.systems)
     held = [pair.system.meta["constraints"] for pair in made.pairs()]

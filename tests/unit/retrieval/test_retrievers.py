@@ -161,7 +161,8 @@ def test_each_fusion_by_hand():
 def test_every_fusion(name, rankings, k):
     fused = fuse(name, rankings)
     assert {hit.id for hit in fused} == {hit.id for ranking in rankings for hit in ranking}
-    assert [h.score for h in fused] == sorted((h.score for h in fused), reverse=True)
+    scores = np.array([hit.score for hit in fused], np.float32)  # as trec_eval orders them
+    assert (np.diff(scores) <= 0).all()
     assert fuse(name, rankings, k) == fused[:k]
     # a document that every list has first stays first
     top = [[Hit("z", 99.0), *ranking] for ranking in rankings]
