@@ -28,6 +28,8 @@ MANY = (
     "ollama:llama3.2:8b-instruct-q4_K_M", "openai:a-rather-long-name-of-a-model",
 )  # fmt: skip
 TYPES = ("switch", "replace", "return")
+OF_SESSIONS = ("shift_cost", "straight_gain", "gain_after_change")
+ARMS = ("gain_after_change", "straight_gain", "shift_cost", "conversation_cost")
 TURN_METRICS = (
     "normalised_gain", "item_tas", "satisfaction", "satisfaction_corrected", "novelty", "topic_interference_leakage", "copying",
     "topic_adaptation_score", "cross_coherence", "context_retention", "topic_interference", "slot_f1",
@@ -62,7 +64,7 @@ def frames(systems=FEW):
             for shift in SHIFTS:
                 delay = np.nan if model == "echo" else float(draw.integers(0, 3))
                 row = {"turn": shift, "type": TYPES[(session + shift) % 3], "watched": 4, "delay_item": delay}
-                arms = {n: float(draw.random()) for n in ("straight_gain", "shift_cost", "conversation_cost")}
+                arms = {n: float(draw.random()) for n in ARMS}
                 arms["primary"] = shift == SHIFTS[0]
                 shifts.append(key | row | arms | {"recovered_item": bool(delay < 2)})
     turn_table, shift_table = pd.DataFrame(turns), pd.DataFrame(shifts)
@@ -75,7 +77,7 @@ def frames(systems=FEW):
     recovered = shift_table.groupby(keys, sort=False)["recovered_item"].mean()
     results["item_recovery_rate"] = recovered.to_numpy(dtype=float)
     results["found_at_3"] = results["normalised_gain"]
-    for place, name in enumerate(("shift_cost", "straight_gain")):
+    for place, name in enumerate(OF_SESSIONS):
         results[name] = results["item_tas"] - place
     results["topic_recovery_rate"] = results["cross_coherence"].round(1)
     results["judge"] = [{c: 1 + float(draw.integers(0, 9)) / 2 for c in CONSTRUCTS} for _ in results.index]
@@ -167,7 +169,7 @@ OTHER_STUDIES = {
 
 def model_metrics(results):
     rows = []
-    for metric in (*TURN_METRICS, *RECOVERY, "found_at_3", "shift_cost", "straight_gain"):
+    for metric in (*TURN_METRICS, *RECOVERY, "found_at_3", *OF_SESSIONS):
         for model in dict.fromkeys(results["model"]):
             values = results.loc[results["model"] == model, metric].dropna()
             mean, half = values.mean(), 0.05 if len(values) else np.nan

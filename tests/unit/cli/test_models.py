@@ -119,7 +119,8 @@ def test_the_report_says_how_far_the_judges_of_a_run_can_be_trusted(results, cap
     first = capsys.readouterr().out
     assert main(["judge", "r", "--report"]) == 0
     again = capsys.readouterr().out
-    assert first.endswith(again)
+    *report, _ = again.splitlines(keepends=True)  # the last line says what was read
+    assert "".join(report) in first
     assert "scores: " in first and "scores: " not in again  # the second time nobody is asked
     lines = [" ".join(line.split()) for line in again.splitlines()]
     assert "agreement, alpha coherence all - - - 0 fewer than two judges" in lines
@@ -134,6 +135,6 @@ def test_the_report_reads_scores_that_were_made_elsewhere(tmp_path, capsys):
         assert main(["judge", str(place), "--report"]) == 0
         lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
         assert "thesis personalization 2 1 1" in lines  # asked, given, out of range
-        assert any(line.startswith("gemma:2b coherence 4.5 4.0 5.0 2 0 thesis") for line in lines)
+        assert any(line.startswith("gemma:2b coherence 4.5 - - 2 0 thesis") for line in lines)
     assert main(["judge", str(tmp_path / "none.csv"), "--report"]) == 2
     assert "no judge scores in" in capsys.readouterr().err

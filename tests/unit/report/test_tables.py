@@ -380,6 +380,7 @@ def test_the_printed_policy_works_and_does_what_its_docstring_says(world, monkey
     assert any(set(pair.system.meta["constraints"]) - {"genre"} for pair in full.pairs())
 
 
+@pytest.mark.subprocess
 def test_a_system_of_ones_own_is_tried_and_placed_among_the_others(world):
     own = "python:my_system:MySystem"
     mine = systems.World(world.catalog, world.grounder, programs=Programs(None, catalog=world.catalog))
