@@ -33,7 +33,8 @@ def after_change(results: pd.DataFrame) -> str:
     order = [name for name in _order(results, base.PRIMARY) if name != ORACLE]
     if len(order) < 2:
         return "No comparison of gains after a change: it needs two systems beside the oracle."
-    return stats.adaptation_of(results, *order[:2], **_AT).sentence
+    best, second = order[:2]
+    return stats.adaptation_of(results, best, second, system="model", scenario="session_id").sentence
 
 
 def adaptation(shifts: pd.DataFrame) -> str:
