@@ -7,6 +7,7 @@ import ast
 import copy
 import itertools
 import json
+import os
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -247,7 +248,8 @@ def _fresh(folder: Path, group: str, wanted: Sequence[Path]) -> dict[Path, str]:
             out = Path(temporary) / "executed" / path.name
             runner.execute(path, out, {}, away, folder)
             if path in wanted:
-                texts[path] = clean(load(out))
+                # A path that a cell prints is stored as it will be, into the project's results.
+                texts[path] = clean(load(out)).replace(os.path.relpath(temporary, folder), "..")
     return texts
 
 

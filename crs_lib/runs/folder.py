@@ -129,7 +129,9 @@ def restore(study: str, name: str) -> list[str]:
             path = top / member.name
             if not path.exists():
                 record.extract(member, top, filter="data")
-            elif file == "dialogues.jsonl" and path.stat().st_size != member.size:
+                continue
+            content = record.extractfile(member)
+            if file.startswith("dialogues") and content and content.read() != path.read_bytes():
                 raise RunError(f"run {run!r} is not that of the record; remove {paths.shown(path.parent)}")
     return list(runs)
 

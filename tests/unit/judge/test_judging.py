@@ -16,6 +16,7 @@ from tests.helpers import refused
 from tests.helpers.ollama_server import Faults, OllamaServer
 
 pytestmark = pytest.mark.slow  # they share runs that take seconds
+THREE_ALIKE = r"3 sessions of .* failed in a row in the same way"
 CONSTRUCTS = {"proactiveness", "coherence", "personalization"}
 
 
@@ -273,14 +274,7 @@ def test_a_later_judge_that_fails_takes_nothing_from_the_earlier_one(run, server
     judge(run, server)
     scores = judging.scores_of(run)
     server.faults["k:1"] = Faults(plan=["400"] * 18)
-    refused(
-        r"3 sessions of .* failed in a row in the same way",
-        judge,
-        run,
-        server,
-        ["ollama:k:1"],
-        error=RunError,
-    )
+    refused(THREE_ALIKE, judge, run, server, ["ollama:k:1"], error=RunError)
     assert runs.read_manifest("movies", run)["stages"]["judge"]["status"] == "failed"
     assert judging.scores_of(run) == scores
     assert set(judging.score_table(run)["judge"]) == {"ollama:j:1"}
@@ -296,13 +290,6 @@ def test_scores_of_dialogues_that_are_gone_do_not_outlive_a_failure(run, server)
     with changed_manifest(folder) as stages:
         stages["simulate"]["outputs"]["dialogues.jsonl"] = tables.sha256(folder / "dialogues.jsonl")
     server.faults["k:1"] = Faults(plan=["400"] * 21)
-    refused(
-        r"3 sessions of .* failed in a row in the same way",
-        judge,
-        run,
-        server,
-        ["ollama:k:1"],
-        error=RunError,
-    )
+    refused(THREE_ALIKE, judge, run, server, ["ollama:k:1"], error=RunError)
     assert judging.scores_of(run) == {}
     refused("was not judged; do it with", judging.read_records, run, error=RunError)
