@@ -18,67 +18,110 @@ from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.sample import SAMPLE, WORLD
 
 META = {"constraints": {"genre": "Drama"}, "avoid": {"genre": "Horror"}}
-LLM_FREE = [entry for entry in SYSTEMS if not (entry.facts.get("llm") or entry.facts.get("program"))]
-SPECS = [f"{e.name}:{e.facts['example']}" if e.facts.get("argument") else e.name for e in LLM_FREE]
-MOST = {"oracle:5": 5, "tracker:5": 5, "hedge": 4, "stickyk:10": 10}
-EACH = pytest.mark.parametrize("spec", SPECS)
-FACTS = {*"role model digest options tokens_in tokens_out seconds cache_hit attempts session".split()}
+CONTROLS = "oracle tracker amnesiac sticky popular random echo slot_echo silent noisy".split()
+FACTS = set("role model digest options tokens_in tokens_out seconds cache_hit attempts session".split())
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 TEXT = Request.ask("crs", "Say this:\nhello there\n", seed=7, tags={"session": 1})
 JSON = Request.ask("judge", "Score it:\nhello there\n", seed=7, schema=SCHEMA, tags={"session": 1})
 NAMES = BACKENDS.names()
 
 
+def policy_specs():
+    """A spec of each system that needs no model and no program."""
+    specs = []
+    for entry in SYSTEMS:
+        if entry.facts.get("llm") or entry.facts.get("program"):
+            continue
+        spec = entry.name
+        if entry.facts.get("argument"):
+            spec += f":{entry.facts['example']}"
+        specs.append(spec)
+    return specs
+
+
+SPECS = policy_specs()
+MOST = {"oracle:5": 5, "tracker:5": 5, "hedge": 4, "stickyk:10": 10}
+EACH = pytest.mark.parametrize("spec", SPECS)
+
+
 @pytest.fixture(scope="module")
-def talks():
-    """Three sessions of each policy."""
+def pairs():
+    """The pairs of three sessions of each policy."""
     config = SimulateConfig(systems=SPECS, n_turns=10)
-    return {spec: [simulate.session(WORLD, spec, n, config) for n in range(3)] for spec in SPECS}
+    pairs = {}
+    for spec in SPECS:
+        pairs[spec] = []
+        for number in range(3):
+            dialogue = simulate.session(WORLD, spec, number, config)
+            assert dialogue.model_name == spec
+            pairs[spec] += dialogue.pairs()
+    return pairs
 
 
 @EACH
-def test_catalogue_items_are_recommended_once_and_a_spec_is_a_name_that_can_be_given_back(spec, talks):
-    for pair in (pair for talk in talks[spec] for pair in talk.pairs()):
-        shown, ids = pair.system.meta, pair.system.meta["rec_ids"]
-        assert len(set(ids)) == len(ids) <= MOST.get(spec, systems.N_ITEMS)
-        items = [SAMPLE.id_index[i] for i in ids]
-        assert all(SAMPLE.recommendable[i] for i in items)
-        assert [SAMPLE.items[i].title for i in items] == shown["rec_titles"]
-        assert shown["hallucinated_titles"] == []
+def test_items_of_the_catalogue_are_recommended_once(spec, pairs):
+    for pair in pairs[spec]:
+        ids = pair.system.meta["rec_ids"]
+        assert len(set(ids)) == len(ids)
+        assert len(ids) <= MOST.get(spec, systems.N_ITEMS)
+        numbers = [SAMPLE.id_index[item] for item in ids]
+        assert SAMPLE.recommendable[numbers].all()
+        titles = [SAMPLE.items[number].title for number in numbers]
+        assert titles == pair.system.meta["rec_titles"]
+        assert pair.system.meta["hallucinated_titles"] == []
         if spec != "ids_only":  # which says nothing of its films
-            assert all(title in pair.system.text for title in shown["rec_titles"])
-        assert all(SAMPLE.code(*constraint) is not None for constraint in shown["constraints"].items())
-    assert systems.check([spec]) == [spec] and {talk.model_name for talk in talks[spec]} == {spec}
-    assert systems.create(spec, WORLD, 9, 4).sees_state is issubclass(SYSTEMS.get(spec).make, Oracle)
-    users = [pair.user.user_meta for talk in talks[spec] for pair in talk.pairs()]
-    assert all(set(meta) >= {"constraints", "avoid"} for meta in users)
+            for title in titles:
+                assert title in pair.system.text
+
+
+@EACH
+def test_the_constraints_that_a_reply_states_are_values_of_the_catalogue(spec, pairs):
+    for pair in pairs[spec]:
+        for name, value in pair.system.meta["constraints"].items():
+            assert SAMPLE.code(name, value) is not None
+        assert set(pair.user.user_meta) >= {"constraints", "avoid"}
+
+
+@EACH
+def test_a_spec_is_a_name_that_can_be_given_back(spec):
+    assert systems.check([spec]) == [spec]
+    sees_state = issubclass(SYSTEMS.get(spec).make, Oracle)
+    assert systems.create(spec, WORLD, 9, 4).sees_state is sees_state
+
+
+def replies(spec, *texts, session=4):
+    """What a new system answers to the texts, one a turn."""
+    system = systems.create(spec, WORLD, 9, session)
+    return [system.reply(turn, text, META) for turn, text in enumerate(texts, 1)]
 
 
 @EACH
 def test_the_answer_is_a_function_of_what_was_said_in_its_own_session(spec):
-    def replies(*said, session=4):
-        system = systems.create(spec, WORLD, 9, session)
-        return [system.reply(turn, text, META) for turn, text in enumerate(said, 1)]
-
-    talk = ("I'd like drama films", "More, please", "")
-    first = replies(*talk)
-    assert first == replies(*talk)
-    assert all(isinstance(reply, SystemReply) and isinstance(reply.text, str) for reply in first)
-    alone = replies("I'd like war films")
-    replies(*["I'd like comedy films"] * 3, session=5)
-    assert replies("I'd like war films") == alone
+    texts = ("I'd like drama films", "More, please", "")
+    first = replies(spec, *texts)
+    assert first == replies(spec, *texts)
+    for reply in first:
+        assert isinstance(reply, SystemReply)
+        assert isinstance(reply.text, str)
+    alone = replies(spec, "I'd like war films")
+    replies(spec, *["I'd like comedy films"] * 3, session=5)
+    assert replies(spec, "I'd like war films") == alone
 
 
-def test_every_registered_policy_says_what_it_is():
-    for entry in SYSTEMS:
-        assert entry.summary and inspect.getdoc(entry.make)
-        if entry.facts.get("default"):
-            assert systems.check([entry.name]) == [entry.name]
-        elif entry.facts.get("argument"):
-            assert entry.facts.get("example")
-            refused(rf"policy '{entry.name}' needs .* after a colon", systems.check, [entry.name])
-    needed = {*"oracle tracker amnesiac sticky popular random echo slot_echo silent noisy".split()}
-    assert set(DEFAULT_SYSTEMS) <= needed <= set(SYSTEMS.names())
+@pytest.mark.parametrize("entry", list(SYSTEMS), ids=SYSTEMS.names())
+def test_a_registered_policy_says_what_it_is(entry):
+    assert entry.summary
+    assert inspect.getdoc(entry.make)
+    if entry.facts.get("default"):
+        assert systems.check([entry.name]) == [entry.name]
+    elif entry.facts.get("argument"):
+        assert entry.facts.get("example")
+        refused(rf"policy '{entry.name}' needs .* after a colon", systems.check, [entry.name])
+
+
+def test_the_control_policies_are_registered():
+    assert set(DEFAULT_SYSTEMS) <= set(CONTROLS)
+    assert set(CONTROLS) <= set(SYSTEMS.names())
 
 
 def weights():
@@ -92,7 +135,12 @@ def weights():
 
 
 ENGINE = pytest.mark.skipif(not weights(), reason="needs the engine and smollm2")
-ANSWERING = [pytest.param(name, marks=[ENGINE] if name == "local" else []) for name in NAMES]
+ANSWERING = [name for name in NAMES if name != "local"] + [pytest.param("local", marks=ENGINE)]
+
+
+def scripted_answer(request):
+    """JSON where the request has a schema, else words."""
+    return '{"n": 3}' if request.schema else "hello"
 
 
 @pytest.fixture
@@ -106,7 +154,7 @@ def settings(tmp_path, monkeypatch):
         yield {
             "ollama": {"spec": "ollama:tiny", "host": server.url},
             "openai": {"spec": "openai:tiny:latest", "host": server.url},
-            "scripted": {"spec": "scripted", "answers": lambda r: '{"n": 3}' if r.schema else "hello"},
+            "scripted": {"spec": "scripted", "answers": scripted_answer},
             "template": {"spec": "template"},
             "replay": {"spec": "replay:demo"},
             "local": {"spec": "local:smollm2", "options": {"temperature": 0}},
@@ -114,30 +162,48 @@ def settings(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ANSWERING)
-def test_a_reply_is_complete_the_same_again_that_of_the_backend_and_a_row(name, settings, tmp_path):
+def test_a_reply_is_complete_and_the_same_again(name, settings):
     with LLM(**settings[name]) as llm:
-        first, second = llm.complete(TEXT), llm.complete(TEXT)
+        first = llm.complete(TEXT)
+        second = llm.complete(TEXT)
         data = json.loads(llm.complete(JSON).text)
     assert isinstance(data["n"], int)
-    assert first.text == second.text == first.text.strip() != ""
-    assert first.digest and first.stop == "stop" and first.attempts == 1 and not first.cache_hit
+    assert first.text == second.text
+    assert first.text.strip() == first.text
+    assert first.text and first.digest
+    assert first.stop == "stop"
+    assert first.attempts == 1
+    assert not first.cache_hit
     assert first.tokens_in is None or first.tokens_in >= 4
-    assert llm.spec == settings[name]["spec"] == llm.backend.spec
+
+
+@pytest.mark.parametrize("name", ANSWERING)
+def test_a_model_answers_as_its_backend_does(name, settings):
     with LLM(**settings[name]) as llm:
-        backend, filled = llm.backend, llm.filled(TEXT)
-        assert backend.complete(filled).text == llm.complete(TEXT).text and len(backend.endpoints) >= 1
+        backend = llm.backend
+        assert llm.spec == backend.spec == settings[name]["spec"]
+        assert backend.complete(llm.filled(TEXT)).text == llm.complete(TEXT).text
+        assert len(backend.endpoints) >= 1
         json.dumps(dict(backend.settings()))
+
+
+@pytest.mark.parametrize("name", ANSWERING)
+def test_each_call_is_a_row(name, settings, tmp_path):
     recorder = Recorder(tmp_path / "calls.sqlite")
     with LLM(recorder=recorder, **settings[name]) as llm:
         replies = llm.gather([TEXT, JSON])
+    assert {type(reply) for reply in replies} == {Reply}
     rows = list(recorder.rows())
-    assert len(rows) == 2 and all(isinstance(reply, Reply) for reply in replies)
+    assert len(rows) == 2
     for row in rows:
-        assert {*row} >= FACTS and row["model"] == settings[name]["spec"] and row["error"] is None
+        assert set(row) >= FACTS
+        assert row["model"] == settings[name]["spec"]
+        assert row["error"] is None
 
 
 @pytest.mark.parametrize("entry", list(BACKENDS), ids=NAMES)
-def test_the_registry_describes_it(entry):
-    assert entry.summary and entry.facts["kind"] in ("server", "offline", "engine")
+def test_the_registry_describes_a_backend(entry):
+    assert entry.summary
+    assert entry.facts["kind"] in ("server", "offline", "engine")
     if entry.facts.get("argument"):
         refused("after a colon", LLM, entry.name)
