@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -29,61 +30,94 @@ MADE_UP = ("films_shown", "shift_answered", "last_films")
 def scores():
     """All control policies on a few users, and three on users who leave the scope of their shifts open."""
     systems = [*DEFAULT_SYSTEMS, "silent", "noisy:0.5", "confirm_shift"]
-    config = SimulateConfig(systems=systems, n_sessions=3, n_turns=14, voices="A")
-    open_scope = {"scope": "open", "voices": "critic", "n_sessions": 8, "shift_types": ("refine", "replace")}
-    return [*_scores(config), *_scores(config.changed(**open_scope, systems=("oracle", "sticky", "random")))]
+    stated = SimulateConfig(systems=systems, n_sessions=3, n_turns=14, voices="A")
+    open_scope = stated.changed(
+        systems=("oracle", "sticky", "random"),
+        scope="open",
+        voices="critic",
+        n_sessions=8,
+        shift_types=("refine", "replace"),
+    )
+    return [*scores_of(stated), *scores_of(open_scope)]
 
 
-def _scores(config):
-    keys, rule, windows = config.keys(), conventions.get("default"), []
+def scores_of(config):
+    """The scores of the sessions of a configuration, with the gains of their straight and fresh users."""
+    convention = conventions.get("default")
+    keys = config.keys()
+    dialogues, windows = [], []
     for key in keys:
-        found = simulate.arms_of(WORLD, key.system, key.session, config, "shift")
-        windows += [t for name in ("straight", "fresh") for t in found.get(name, ())]
-    talks = [simulate.session(WORLD, key.system, key.session, config) for key in keys]
-    gains = arms.gains_of(windows, Scorer(WORLD.grounder, rule))
-    return list(evaluate.score_all(talks, WORLD.grounder, rule, gains))
+        users = simulate.arms_of(WORLD, key.system, key.session, config, "shift")
+        windows += users.get("straight", ())
+        windows += users.get("fresh", ())
+        dialogues.append(simulate.session(WORLD, key.system, key.session, config))
+    gains = arms.gains_of(windows, Scorer(WORLD.grounder, convention))
+    return evaluate.score_all(dialogues, WORLD.grounder, convention, gains)
 
 
 @EACH
 def test_a_metric_is_declared_whole(one):
-    assert base.get(one.name) is one and one.low < one.high and one.direction in (HIGHER, LOWER, NEITHER)
-    assert one.short and one.source and one.level and one.version >= 1
+    assert base.get(one.name) is one
+    assert one.low < one.high
+    assert one.direction in (HIGHER, LOWER, NEITHER)
+    assert one.short and one.source and one.level
+    assert one.version >= 1
 
 
-DECLARED = {
-    entry.name: entry.facts["metrics"] for entry in (*figures.FIGURES, *TABLES) if "metrics" in entry.facts
-}
+def declared_metrics():
+    """The metrics that a figure or table shows by default, by its name."""
+    shown = {}
+    for entry in (*figures.FIGURES, *TABLES):
+        if "metrics" in entry.facts:
+            shown[entry.name] = entry.facts["metrics"]
+    return shown
 
 
-@pytest.mark.parametrize("shown", [*DECLARED.values(), *layout.SHOWN.values(), layout.HEADLINE])
-def test_what_shows_metrics_names_each_once(shown):
-    assert len(set(shown)) == len(shown)
-    assert all(base.get(name).compute for name in shown)
+DECLARED = declared_metrics()
 
 
-def test_columns_are_in_order_names_are_told_apart_and_headlines_are_few():
-    turns, shifts = base.columns(TURN), base.columns(SHIFT)
-    assert list(turns)[:2] == ["cross_coherence", "context_retention"]
-    assert list(shifts)[:2] == ["n_answers", "watched"]
-    for level in base.LEVELS:
-        places = [one.column for one in base.every() if one.level == level and one.compute]
-        places += [entry.facts["place"] for entry in FACTS if entry.facts["level"] == level]
-        assert len(set(places)) == len(places), "two columns have one place"
+@pytest.mark.parametrize("names", [*DECLARED.values(), *layout.SHOWN.values(), layout.HEADLINE])
+def test_what_shows_metrics_names_each_once(names):
+    assert len(set(names)) == len(names)
+    for name in names:
+        assert base.get(name).compute
+
+
+def test_columns_are_in_order():
+    assert list(base.columns(TURN))[:2] == ["cross_coherence", "context_retention"]
+    assert list(base.columns(SHIFT))[:2] == ["n_answers", "watched"]
+
+
+@pytest.mark.parametrize("level", base.LEVELS)
+def test_each_column_of_a_level_has_a_place_of_its_own(level):
+    places = [one.column for one in base.every() if one.level == level and one.compute]
+    places += [entry.facts["place"] for entry in FACTS if entry.facts["level"] == level]
+    assert len(set(places)) == len(places)
+
+
+def test_short_names_tell_metrics_of_a_level_apart():
     shorts = [(base.get(name).level, base.get(name).short) for name in OURS]
     assert len(set(shorts)) == len(shorts)
-    assert 1 <= len(layout.HEADLINE) <= 5 and set(layout.HEADLINE) <= set(OURS)
+
+
+def test_headlines_are_few():
+    assert 1 <= len(layout.HEADLINE) <= 5
+    assert set(layout.HEADLINE) <= set(OURS)
 
 
 @pytest.mark.parametrize("name", MEANS)
 def test_values_stay_in_the_declared_range_and_tell_policies_apart(name, scores):
-    one = base.get(name)
-    rows = [found.session for found in scores]
-    if one.level == TURN:
-        rows += [row for found in scores for row in found.turns]
-    known = pd.Series([row[name] for row in rows], dtype=float).dropna()
-    assert len(known), "no policy ever gets a value"
-    assert known.between(one.low - 1e-9, one.high + 1e-9).all() and known.map(math.isfinite).all()
-    means = pd.DataFrame([found.session for found in scores]).groupby("model")[name].mean().dropna()
+    metric = base.get(name)
+    sessions = pd.DataFrame([score.session for score in scores])
+    values = sessions[name].tolist()
+    if metric.level == TURN:
+        for score in scores:
+            values += [row[name] for row in score.turns]
+    defined = pd.Series(values, dtype=float).dropna()
+    assert len(defined), "no policy ever gets a value"
+    assert defined.between(metric.low - 1e-9, metric.high + 1e-9).all()
+    assert np.isfinite(defined).all()
+    means = sessions.groupby("model")[name].mean().dropna()
     assert means.max() - means.min() > 0.01
 
 
@@ -98,8 +132,11 @@ def register_three():
     @metric("shift_answered", "answered", SHIFT, 0, 1, HIGHER, source="made up")
     def shift_answered(shift):
         """Whether the reply to a shift meets a constraint that the shift added, 0 or 1."""
-        added = shift.replies[0].constraints - shift.before.constraints
-        return float(any(facts & added for facts in shift.replies[0].facts)) if added else math.nan
+        reply = shift.replies[0]
+        added = reply.constraints - shift.before.constraints
+        if not added:
+            return math.nan
+        return float(any(facts & added for facts in reply.facts))
 
     @metric("last_films", "last", SESSION, 0, math.inf, LOWER, source="made up")
     def last_films(session):
@@ -126,51 +163,78 @@ def run(tmp_path_factory):
         yield "made-up"
 
 
-def test_a_made_up_metric_is_a_column_of_its_level_with_a_mean_for_each_system(run):
-    turns, shifts, results = (evaluate.read(run, name) for name in ("turns", "shifts", "results"))
-    assert list(turns.columns).index("films_shown") > list(turns.columns).index("item_tas")
-    shown = turns["films_shown"].dropna()
-    assert (shown == turns.loc[shown.index, "n_items"]).all()
-    assert turns["films_shown"].isna().any(), "turns that ask for nothing have no value"
-    assert set(shifts["shift_answered"].dropna()) <= {0.0, 1.0}
-    assert not {"films_shown", "last_films"} & set(shifts)
+def by_session(table):
+    return table.set_index(["model", "session_id"])
+
+
+def test_a_made_up_metric_is_a_column_of_its_level(run):
+    turns = evaluate.read(run, "turns")
+    shifts = evaluate.read(run, "shifts")
+    columns = list(turns)
+    assert columns.index("films_shown") > columns.index("item_tas")
     assert not {"shift_answered", "last_films"} & set(turns)
-    means = turns.groupby(["model", "session_id"], sort=False)["films_shown"].mean().to_numpy()
-    assert results["films_shown"].to_numpy() == pytest.approx(means, nan_ok=True)
-    by_shift = shifts.groupby(["model", "session_id"])["shift_answered"].mean()
-    found = results.set_index(["model", "session_id"]).loc[by_shift.index, "shift_answered"]
-    assert found.to_numpy() == pytest.approx(by_shift.to_numpy(), nan_ok=True)
-    last = turns[turns["turn"] == 12].set_index(["model", "session_id"])["n_items"]
-    keys = results.set_index(["model", "session_id"])
-    assert (keys["last_films"] == last.loc[keys.index]).all()
+    assert not {"films_shown", "last_films"} & set(shifts)
+    assert set(shifts["shift_answered"].dropna()) <= {0.0, 1.0}
+    values = turns["films_shown"].dropna()
+    assert (values == turns.loc[values.index, "n_items"]).all()
+    assert len(values) < len(turns), "turns that ask for nothing have no value"
+
+
+def test_a_made_up_metric_has_a_mean_for_each_session(run):
+    turns = evaluate.read(run, "turns")
+    sessions = by_session(evaluate.read(run, "results"))
+    films = turns.groupby(["model", "session_id"])["films_shown"].mean()
+    assert sessions.loc[films.index, "films_shown"].to_numpy() == pytest.approx(films.to_numpy(), nan_ok=True)
+    shifts = evaluate.read(run, "shifts")
+    answered = shifts.groupby(["model", "session_id"])["shift_answered"].mean()
+    values = sessions.loc[answered.index, "shift_answered"]
+    assert values.to_numpy() == pytest.approx(answered.to_numpy(), nan_ok=True)
+    last = by_session(turns[turns["turn"] == 12])["n_items"]
+    assert (sessions["last_films"] == last.loc[sessions.index]).all()
+
+
+def test_a_made_up_metric_has_a_mean_for_each_system(run):
+    results = evaluate.read(run, "results")
     means = evaluate.read(run, "model_metrics")
-    assert set(MADE_UP) <= set(means["metric"]) and len(means) == 4 * len(base.scored_names())
+    assert set(MADE_UP) <= set(means["metric"])
+    assert len(means) == 4 * len(base.scored_names())
     row = means.set_index(["model", "metric"]).loc[("oracle", "films_shown")]
     assert row["mean"] == pytest.approx(results.loc[results["model"] == "oracle", "films_shown"].mean())
     assert row["direction"] == NEITHER
     record = next(iter(tables.read_jsonl(simulate.run_folder(run) / "results.jsonl")))
-    assert set(MADE_UP) <= set(record) and record["detail"]["defined_turns"]["films_shown"] <= 12
+    assert set(MADE_UP) <= set(record)
+    assert record["detail"]["defined_turns"]["films_shown"] <= 12
 
 
-def test_a_made_up_metric_is_tabled_drawn_and_put_through_the_gate(run):
-    turns, means, results = (evaluate.read(run, name) for name in ("turns", "model_metrics", "results"))
+def test_a_made_up_metric_is_tabled(run):
+    turns = evaluate.read(run, "turns")
+    means = evaluate.read(run, "model_metrics")
+    results = evaluate.read(run, "results")
     assert list(views.turn_table(turns))[-1] == "films_shown"
     board = views.scoreboard(means)
     assert list(board)[-1] == "films"
     assert board.set_index("system").loc["silent", "films"].startswith("0.000")
     assert set(MADE_UP) <= set(statistics.stats_frame(results))
     assert set(MADE_UP) <= set(metrics.describe()["metric"])
+    assert "films" in TABLES.get("table_model_metrics").make(means)
+    assert "films" not in views.scoreboard(means[means["metric"] != "films_shown"])
+    assert "films_shown" not in statistics.stats_frame(results.drop(columns=["films_shown"]))
+
+
+def last_title(name, table, **options):
+    """The title of the last panel of a figure."""
+    return figures.make(name, table, **options).axes[-1].get_title()
+
+
+def test_a_made_up_metric_is_drawn(run):
+    means = evaluate.read(run, "model_metrics")
+    results = evaluate.read(run, "results")
     titles = [panel.get_title() for panel in figures.make("metric_bars", means).axes]
     assert [title for title in titles if title][-3:] == ["last † ↓", "answered † ↑", "films"]
-    assert figures.make("leaderboard", means).axes[-1].get_title() != "films"  # it was put through no gate
-    named = figures.make("leaderboard", means, metrics=["normalised_gain", "films_shown"])
-    assert named.axes[-1].get_title() == "films"
-    assert figures.make("distributions", results).axes[-1].get_title() == "films"
-    assert "films" in TABLES.get("table_model_metrics").make(means)
-    lacking = results.drop(columns=["films_shown"])
-    assert figures.make("distributions", lacking).axes[-1].get_title() != "films"
-    assert "films" not in views.scoreboard(means[means["metric"] != "films_shown"])
-    assert "films_shown" not in statistics.stats_frame(lacking)
+    assert last_title("leaderboard", means) != "films"  # it was put through no gate
+    assert last_title("leaderboard", means, metrics=["normalised_gain", "films_shown"]) == "films"
+    assert last_title("distributions", results) == "films"
+    assert last_title("distributions", results.drop(columns=["films_shown"])) != "films"
 
 
 def test_a_name_is_taken_once_and_levels_are_known(run):

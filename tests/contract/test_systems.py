@@ -15,7 +15,7 @@ from crs_lib.systems.base import SYSTEMS, SystemReply
 from crs_lib.systems.policies import Oracle
 from tests.helpers import refused
 from tests.helpers.ollama_server import OllamaServer
-from tests.helpers.sample import SAMPLE, WORLD
+from tests.helpers.sample import SAMPLE, WORLD, policy_specs
 
 META = {"constraints": {"genre": "Drama"}, "avoid": {"genre": "Horror"}}
 CONTROLS = "oracle tracker amnesiac sticky popular random echo slot_echo silent noisy".split()
@@ -24,19 +24,6 @@ SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required"
 TEXT = Request.ask("crs", "Say this:\nhello there\n", seed=7, tags={"session": 1})
 JSON = Request.ask("judge", "Score it:\nhello there\n", seed=7, schema=SCHEMA, tags={"session": 1})
 NAMES = BACKENDS.names()
-
-
-def policy_specs():
-    """A spec of each system that needs no model and no program."""
-    specs = []
-    for entry in SYSTEMS:
-        if entry.facts.get("llm") or entry.facts.get("program"):
-            continue
-        spec = entry.name
-        if entry.facts.get("argument"):
-            spec += f":{entry.facts['example']}"
-        specs.append(spec)
-    return specs
 
 
 SPECS = policy_specs()

@@ -6,7 +6,7 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.llm import LLM
 from crs_lib.llm.client import Pool
 from crs_lib.simulate.config import SimulateConfig
-from crs_lib.systems.base import World
+from crs_lib.systems.base import SYSTEMS, World
 from crs_lib.systems.settings import ModelSettings
 
 SAMPLE = sources.load()
@@ -33,3 +33,16 @@ def scored(run, **settings):
     simulated(run=run, **settings)
     evaluate.evaluate(evaluate.EvaluateConfig(run=run))
     return run
+
+
+def policy_specs():
+    """A spec of each system that needs no model and no program."""
+    specs = []
+    for entry in SYSTEMS:
+        if entry.facts.get("llm") or entry.facts.get("program"):
+            continue
+        spec = entry.name
+        if entry.facts.get("argument"):
+            spec += f":{entry.facts['example']}"
+        specs.append(spec)
+    return specs
