@@ -49,7 +49,7 @@ class Catalog(Command):
         elif self.kind == "export":
             if self.out is None:
                 raise InputError("export needs --out FILE")
-            print(f"{tables.write_jsonl(self.out, films.export()):,} films: {paths.shown(self.out)}")
+            print(f"{tables.write_jsonl(self.out, films.export()):,} films: {paths.from_here(self.out)}")
         else:
             _show(films, self.out)
             _balance(films, self.report)
@@ -80,7 +80,7 @@ def _show(films: Any, out: Path | None) -> None:
     question = "What can users ask for, and change their minds about?"
     lead = page.quiet(str(films.report))
     tables.write_whole(out, page.document(films.source, question, lead, sections))
-    print(f"written: {paths.shown(out)}   open it in a browser")
+    print(f"written: {paths.from_here(out)}   open it in a browser")
 
 
 def _balance(films: Any, report: Path | None) -> None:
@@ -88,7 +88,7 @@ def _balance(films: Any, report: Path | None) -> None:
     where = "every change and row: --report FILE.csv"
     if report is not None:
         tables.write_csv(report, films.report.lines())
-        where = f"every change and row: {paths.shown(report)}"
+        where = f"every change and row: {paths.from_here(report)}"
     print(f"{films.report.balance()}; {where}")
 
 
@@ -123,7 +123,7 @@ def _fetch(dataset: Any) -> None:
     count = len(fetch.check(dataset))
     how = f"{count} files with their checksum" if count else "no checksum is known of it"
     where = "in the mirror" if dataset.in_mirror() else "downloaded"
-    print(f"{dataset.name}: {where}, {how}: {paths.shown(path)}")
+    print(f"{dataset.name}: {where}, {how}: {paths.from_here(path)}")
 
 
 def _verify(chosen: Sequence[Any]) -> None:
@@ -170,7 +170,7 @@ class ImportLogs(Command):
         if not logs:
             raise InputError("name a log file or a folder of them, of any known form")
         if self.to or self.out:
-            _convert(logs, self.to, self.out)
+            _convert(logs, self.to, self.out, settings)
         elif self.run:
             config = logged.ImportConfig(logs=logs, run=self.run, **settings)
             imported = logged.import_logs(config)
@@ -178,17 +178,18 @@ class ImportLogs(Command):
             print(f"next: python -m crs_lib run 04_evaluate -p run {config.run}")
             systems = imported.systems
             broken = list(imported.skipped.itertuples())
-            where = paths.shown(imported.folder / "skipped.csv")
+            where = paths.from_here(imported.folder / "skipped.csv")
             print(_passed_over(systems["sessions"].sum(), systems["turns"].sum(), broken, where))
         else:
             _quirks(logs, self.quirks, settings)
 
 
-def _convert(logs: str, to: str, out: Path | None) -> None:
+def _convert(logs: str, to: str, out: Path | None, settings: dict[str, Any]) -> None:
     """Write logs in a form of others."""
     if not to or out is None:
         raise InputError("name the form and the file: --to openai --out FILE")
-    dialogues = list(data.read(logs))
+    broken: list[Any] = []
+    dialogues = list(_dialogues(logs, settings, broken))
     if to == "openai":
         tables.write_jsonl(out, map(forms.to_openai, dialogues))
     elif to == "dialoguekit":
@@ -196,7 +197,9 @@ def _convert(logs: str, to: str, out: Path | None) -> None:
         tables.write_whole(out, json.dumps(records, ensure_ascii=False, indent=1))
     else:
         forms.write_inspect(out, dialogues)
-    print(f"{len(dialogues):,} conversations: {paths.shown(out)}")
+    print(f"{len(dialogues):,} conversations: {paths.from_here(out)}")
+    turns = sum(len(dialogue.pairs()) for dialogue in dialogues)
+    print(_passed_over(len(dialogues), turns, broken, "without --to and --out, with --run: skipped.csv"))
 
 
 def _quirks(logs: str, out: Path | None, settings: dict[str, Any]) -> None:
@@ -221,7 +224,7 @@ def _quirks(logs: str, out: Path | None, settings: dict[str, Any]) -> None:
         table(data.log_quirk_counts(report))
     if out:
         tables.write_csv(out, report)
-        print(f"every case: {paths.shown(out)}")
+        print(f"every case: {paths.from_here(out)}")
     last = _passed_over(sessions.total(), turns.total(), broken, "with --run, skipped.csv")
     print(f"{last}; no quirks" if report.empty else last)
 
@@ -229,7 +232,7 @@ def _quirks(logs: str, out: Path | None, settings: dict[str, Any]) -> None:
 def _dialogues(logs: str, settings: dict[str, Any], broken: list[Any]) -> Iterator[Dialogue]:
     """The dialogues of logs; InputError where none can be read, and with ``strict`` where one cannot."""
     if settings.get("strict"):
-        yield from data.read(logs)
+        yield from data.read(logs, system=settings.get("system", ""))
         return
     read = 0
     for dialogue in data.readable(logs, broken.append, system=settings.get("system", "unnamed")):
@@ -256,7 +259,7 @@ def show_import(imported: Any, config: Any) -> None:
     systems = imported.systems
     table(systems)
     if len(imported.skipped):
-        file = paths.shown(imported.folder / SKIPPED)
+        file = paths.from_here(imported.folder / SKIPPED)
         lost = f"{len(imported.skipped)} conversations could not be read"
         table(imported.skipped.head(3), f"{lost} ({file}); the first:")
     for name in systems.loc[systems["turns"] == 0, "system"]:
@@ -270,7 +273,7 @@ def show_import(imported: Any, config: Any) -> None:
     if known.foreign:
         print(f"only {100 * known.share:.0f} % of {known.of} ({known.n}) {config.catalog} {known.says}; give")
         print("the catalogue that the systems had: --catalog FILE")
-    print(f"run: {paths.shown(imported.folder)}/")
+    print(f"run: {paths.from_here(imported.folder)}/")
 
 
 _SCORES = ("turns.parquet", "shifts.parquet", "results.jsonl", "model_metrics.csv")
@@ -304,7 +307,7 @@ class Score(Command):
         frame = evaluate.score_logs(self.logs, config, folder, self.workers)
         wide = frame.pivot_table(index="metric", columns="model", values="mean", dropna=False, sort=False)
         print(wide.dropna(how="all").round(4).to_string(na_rep="-"))
-        print(f"\ntables: {paths.shown(folder)}/  ({', '.join(_SCORES)})")
+        print(f"\ntables: {paths.from_here(folder)}/  ({', '.join(_SCORES)})")
         if config.asks:
             table(llm.usage(folder / "llm_calls.jsonl"), digits=2)
             _show_lost(folder / "results.jsonl")

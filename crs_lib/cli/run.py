@@ -39,7 +39,7 @@ class Run(Command):
         if self.refresh:
             changed = notebooks.refresh(self.notebook)
             for path in changed:
-                print(f"changed: {paths.shown(path)}")
+                print(f"changed: {paths.from_here(path)}")
             if not changed:
                 print("nothing changed")
             return
@@ -50,7 +50,7 @@ class Run(Command):
             print(runner.help_text(notebooks.parameters_of(source), source.stem))
             return
         executed = notebooks.run(source, parameter_values(source, self.p, self.f), self.o)
-        print(f"{source.stem} finished: {paths.shown(executed)}")
+        print(f"{source.stem} finished: {paths.from_here(executed)}")
 
 
 def parameter_values(
@@ -133,7 +133,7 @@ class Simulate(Command):
         if self.sweep:
             evaluate.check_models([(_SIMULATE, own) for own in values])
         for config in configs:
-            print(f"finished: {paths.shown(simulation.simulate(config))}")
+            print(f"finished: {paths.from_here(simulation.simulate(config))}")
 
     def _cells(self) -> list[dict[str, Any]]:
         """The parameters of each run: those of the sweep, and the line's before them."""
@@ -208,13 +208,13 @@ class Judge(Command):
         if settings["judges"]:
             folder = judge.judge_run(self.run, **settings)
             table(llm.usage(folder / "llm_calls.jsonl"), digits=2)
-            print(f"scores: {paths.shown(folder / judge.SCORES)}")
+            print(f"scores: {paths.from_here(folder / judge.SCORES)}")
         elif not self.report:
             raise InputError("judge needs at least one judge; name it, e.g. --judges ollama:llama3:instruct")
         if self.report:
             self._report()
         if settings["judges"]:
-            print(_judged(judge.score_table(self.run), paths.shown(folder / judge.SCORES)))
+            print(_judged(judge.score_table(self.run), paths.from_here(folder / judge.SCORES)))
 
     def _report(self) -> None:
         from crs_lib import judge

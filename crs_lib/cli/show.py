@@ -63,7 +63,7 @@ class Leaderboard(Command):
 
         usual = paths.run_folder(MOVIES, self.runs[0]) / "leaderboard.html"
         path = leaderboard(self.runs, self.out or usual)
-        print(f"written: {paths.shown(path)}   open it in a browser; drop a run's results.jsonl into it")
+        print(f"written: {paths.from_here(path)}   open it in a browser; drop a run's results.jsonl into it")
 
 
 class Systems(Command):
@@ -123,10 +123,10 @@ class Show(Command):
         if "figures" in self.kinds:
             draw(self.study, self.run, self.only, self.convention)
         if "report" in self.kinds:
-            print(f"written: {paths.shown(report.write(self.run, self.plan, self.convention))}")
+            print(f"written: {paths.from_here(report.write(self.run, self.plan, self.convention))}")
         if "trace" in self.kinds:
             page = trace.write(self.run, self.convention)
-            print(f"written: {paths.shown(page)}   open it in a browser")
+            print(f"written: {paths.from_here(page)}   open it in a browser")
 
 
 def draw(study: str, run: str, only: str | None = None, convention: str = "") -> None:
@@ -147,7 +147,7 @@ def _draw(study: str, run: str, only: str | None, convention: str) -> None:
             folder = paths.slug(convention)
     missing: list[str] = []
     for path in figures.redraw(run, only, study, read=read, left_out=missing.append, part=folder):
-        print(f"drawn: {paths.shown(path)}")
+        print(f"drawn: {paths.from_here(path)}")
     for line in missing:
         print(f"left out: {line}")
 
@@ -183,4 +183,4 @@ def finish(sweep: Any, name: str) -> None:
                 show.execute({})
     if len(done) > 1 and sweep.grid:
         for path in outcomes.write_grid(sweep.grid, done, name):
-            print(f"over the grid: {paths.shown(path)}")
+            print(f"over the grid: {paths.from_here(path)}")

@@ -69,9 +69,9 @@ class Chat(Command):
                 before = self.out.read_text(encoding="utf-8").split("\n")
             dialogue = Dialogue(f"{time.time_ns()}", self.spec, tuple(turns))
             tables.write_jsonl(self.out, [*filter(None, before), dialogue.dumps()])
-            print(f"kept: {paths.shown(self.out)}")
+            print(f"kept: {paths.from_here(self.out)}")
         if turns:
-            where = paths.shown(self.out) if self.out else "not kept (--out FILE)"
+            where = paths.from_here(self.out) if self.out else "not kept (--out FILE)"
             print(_passed_over([turn.meta for turn in turns[1::2]], where))
 
 
@@ -96,11 +96,18 @@ def _simulate(world: Any, config: SimulateConfig, session: int) -> None:
     print(f"\nUnderstood: {replies} replies, {seen}")
     print(f"{whole} of {replies} replies hold a film that meets them all.")
     if not films:
-        print("No film was read: name films as 'recommended' (ids or titles), or by title in the reply.")
+        print(f"No film was read: {_how_to_name_films(spec)}.")
     value = tables.dumps({"": [spec]})[5:-1].replace("'", "'\\''")
     print(f"Score it:   python -m crs_lib run 03_simulate -p run mine -p systems '{value}'")
     print("            python -m crs_lib run 04_evaluate -p run mine")
     print(_passed_over(logs, "above"))
+
+
+def _how_to_name_films(spec: str) -> str:
+    """What makes films be read; a program's author can also name them beside the text."""
+    if systems.is_program(spec):
+        return "name films as 'recommended' (ids or titles), or by title in the reply"
+    return "its replies name no film of this catalogue by title"
 
 
 def _passed_over(logs: Sequence[Mapping[str, Any]], where: str) -> str:

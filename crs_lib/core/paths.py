@@ -163,5 +163,6 @@ def shown(path: Path) -> str:
 
 
 def from_here(path: Path) -> str:
-    """The path as it can be opened from the current folder."""
-    return Path(os.path.relpath(path)).as_posix()
+    """The path as it can be opened from the current folder: relative to it, or in full if shorter."""
+    near = Path(os.path.relpath(path)).as_posix()
+    return min(near, path.absolute().as_posix(), key=len)

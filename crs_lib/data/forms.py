@@ -6,7 +6,8 @@
 ``ievalm``       ``turns`` (or ``simulator_dialog.context``) of ``role`` and ``content`` (iEvaLM, Concept4CRS)
 ``simulated``    ``turns`` of ``participant`` and ``utterance`` (UserSimCRS)
 ``openai``       ``messages`` of ``role`` and ``content``; others than user and assistant are ``instructions``
-                 (an eval log of Inspect as JSON is read as a list of these)
+                 (an eval log of Inspect is read as a list of these; a record of ChatGPT's export, LangChain,
+                 tau-bench or DeepEval as one of these)
 ``sharegpt``     ``conversations`` of ``from`` and ``value`` (ShareGPT)
 ``redial``       ``messages`` of ``senderWorkerId`` and ``text`` (ReDial); ``movieMentions`` name the films
 
@@ -30,6 +31,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from crs_lib.core import safety
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Registry
@@ -232,8 +234,7 @@ def dialogue_of(record: object, origin: RecordOrigin) -> Dialogue:
     """One parsed record as a dialogue. Raises InputError beginning with the place for a form that is none of
     those registered, a key that is missing or of another type, and speakers that do not alternate.
     """
-    if isinstance(record, list) and record and isinstance(record[0], Mapping) and "role" in record[0]:
-        record = {"messages": record}
+    record = _as_messages(record)
     if not isinstance(record, Mapping):
         kind = type(record).__name__
         raise InputError(f"{origin.where}: holds {kind}, expected one conversation (a JSON object)")
@@ -248,7 +249,82 @@ def dialogue_of(record: object, origin: RecordOrigin) -> Dialogue:
         expected.append(f"{form.utterances!r} with {form.speaker}/{form.text}")
     keys = sorted(map(str, record))[:_KEYS_SHOWN]
     unknown = f"no known form of a conversation (keys {keys})"
-    raise InputError(f"{origin.where}: {unknown}; expected {', '.join(expected)}")
+    cure = 'or write each as {"messages": [{"role": "user", "content": "…"}, …]}'
+    raise InputError(f"{origin.where}: {unknown}; expected {', '.join(expected)}, {cure}")
+
+
+_LANGCHAIN = {"human": "user", "ai": "assistant", "chat": "user"}  # its names of speakers, and ours
+
+
+def _as_messages(record: object) -> object:
+    """A list of messages, or a record of another tool, in the form ``openai``; any other record itself."""
+    if isinstance(record, list):
+        return {"messages": _plain_messages(record)} if _are_messages(record) else record
+    if not isinstance(record, Mapping):
+        return record
+    if isinstance(record.get("mapping"), Mapping):
+        return _chatgpt(record)
+    if isinstance(record.get("traj"), list):  # tau-bench
+        session = f"{record.get('task_id')}.{record.get('trial', 0)}"
+        return {"session_id": session, **record, "messages": record["traj"], "traj": None}
+    if isinstance(record.get("turns"), str):  # DeepEval's goldens
+        return {**record, "turns": safety.loads(record["turns"], "turns")}
+    answer = record.get("actual_output", record.get("actualOutput"))
+    if isinstance(answer, str) and isinstance(record.get("input"), str):  # DeepEval, a single turn
+        asked = {"role": "user", "content": record["input"]}
+        return {**record, "messages": [asked, {"role": "assistant", "content": answer}]}
+    if _are_messages(record.get("messages")):
+        return {**record, "messages": _plain_messages(record["messages"])}
+    return record
+
+
+def _are_messages(entries: object) -> bool:
+    """Whether a list holds messages as OpenAI or LangChain writes them."""
+    if not isinstance(entries, list) or not entries or not isinstance(entries[0], Mapping):
+        return False
+    first = entries[0]
+    return "role" in first or "kwargs" in first or "data" in first or ("type" in first and "content" in first)
+
+
+def _plain_messages(entries: Sequence[Any]) -> list[Any]:
+    """Messages with ``role`` and ``content``, whichever of LangChain's ways they are written in."""
+    return [_plain_message(entry) if isinstance(entry, Mapping) else entry for entry in entries]
+
+
+def _plain_message(entry: Record) -> Record:
+    """A message as OpenAI writes it; one of LangChain names its speaker by a type or a class."""
+    inner = entry.get("data", entry.get("kwargs"))
+    fields = inner if isinstance(inner, Mapping) else entry
+    if "role" in entry or "content" not in fields:
+        return entry
+    kind = str(fields.get("type") or entry.get("type"))
+    path = entry.get("id")
+    if isinstance(inner, Mapping) and isinstance(path, list) and path:  # …, "messages", "HumanMessage"
+        kind = str(path[-1]).removesuffix("Chunk").removesuffix("Message").lower()
+    role = fields.get("role") or _LANGCHAIN.get(kind, kind)
+    return {**{key: value for key, value in fields.items() if key != "type"}, "role": role}
+
+
+def _chatgpt(record: Record) -> Record:
+    """A conversation of ChatGPT's export: the branch that ends in its current message."""
+    nodes = record["mapping"]
+    messages: list[dict[str, Any]] = []
+    model = None
+    name = record.get("current_node") or next(reversed(nodes), None)
+    passed: set[str] = set()
+    while name in nodes and name not in passed:
+        passed.add(name)
+        node = nodes[name]
+        message = node.get("message") or {}
+        content = message.get("content") or {}
+        texts = [part for part in content.get("parts") or () if isinstance(part, str)]
+        role = (message.get("author") or {}).get("role")
+        model = model or (message.get("metadata") or {}).get("model_slug")
+        if role and content.get("content_type") in ("text", "multimodal_text"):
+            messages.insert(0, {"role": role, "content": "\n".join(texts)})
+        name = node.get("parent")
+    session = record.get("conversation_id") or record.get("id")
+    return {"session_id": session, "model_name": model, "title": record.get("title"), "messages": messages}
 
 
 def _names(system: object, session: object, where: str) -> dict[str, str]:
@@ -414,17 +490,26 @@ def conversations_of(content: object) -> Iterable[object]:
         first = content[0] if content and isinstance(content[0], Mapping) else {}
         if "speaker" in first:
             return [{"conversation": content}]
-        return [content] if "role" in first else content
+        return [content] if _are_messages(content) else content
     if isinstance(content, Mapping) and isinstance(content.get("dialogues"), list):
         shared = {key: content[key] for key in ("agent", "user") if key in content}
         return [{**shared, **talk} if isinstance(talk, Mapping) else talk for talk in content["dialogues"]]
     if isinstance(content, Mapping) and isinstance(content.get("samples"), list):  # Inspect's JSON log
         model = _first(content, "eval.model")
-        return [_sample(sample, model) for sample in content["samples"]]
+        return [inspect_sample(sample, model) for sample in content["samples"]]
+    if isinstance(content, Mapping):
+        several = _first(content, _LISTS)
+        if isinstance(several, list):
+            model = _first(content, "info.agent_info.llm")  # tau2-bench
+            return [{"model_name": model, **record} if model else record for record in several]
     return [content]
 
 
-def _sample(sample: object, model: object) -> object:
+# Where DeepEval and tau2-bench list their conversations.
+_LISTS = "conversationalTestCases|conversational_test_cases|simulations|testCases|test_cases"
+
+
+def inspect_sample(sample: object, model: object) -> object:
     """A sample of an Inspect log in the form ``openai``; names that its metadata hold come first."""
     if not isinstance(sample, Mapping) or not isinstance(sample.get("messages"), list):
         return sample

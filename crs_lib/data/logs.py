@@ -1,6 +1,7 @@
 """Logged conversations, whatever their form, one by one, and the report of what is odd in them.
 
-A path is a file or a folder of files: ``.json`` (one session, or a list), ``.jsonl``, either also ``.gz``.
+A path is a file or a folder of files: ``.json`` (one session, or a list), ``.jsonl``, either also ``.gz``,
+and ``.eval`` of Inspect.
 The forms are those of :mod:`crs_lib.data.forms`; what is odd but readable is left as it is, and
 :func:`log_quirks` finds it. Judge scores have their own validity report
 (:func:`crs_lib.judge.rating.read_scores`).
@@ -8,6 +9,7 @@ The forms are those of :mod:`crs_lib.data.forms`; what is odd but readable is le
 
 import itertools
 import re
+import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,9 +23,9 @@ from crs_lib.core import paths, safety
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
-from crs_lib.data.forms import RecordOrigin, conversations_of, dialogue_of
+from crs_lib.data.forms import RecordOrigin, conversations_of, dialogue_of, inspect_sample
 
-_KINDS = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
+_KINDS = (".json", ".jsonl", ".json.gz", ".jsonl.gz", ".eval")
 _OWN = "dialogues.jsonl"
 _GAPS_SHOWN = 10
 _LONGEST_NUMBER = 18  # digits of a session's number that a table can hold
@@ -106,13 +108,14 @@ def files(path: str | Path) -> list[Path]:
 
 
 @safety.reader("a log")
-def read(path: str | Path) -> Iterator[Dialogue]:
+def read(path: str | Path, *, system: str = "") -> Iterator[Dialogue]:
     """Every dialogue of a file or folder, in a fixed order, one at a time: memory does not grow with them. (A
-    ``.json`` file that lists many sessions is parsed as a whole.) Raises InputError naming file, line and
+    ``.json`` file that lists many sessions is parsed as a whole.) A conversation without a name of a system
+    is one of ``system``, where that is given. Raises InputError naming file, line and
     session where something cannot be read: no JSON, not UTF-8, a damaged archive, an unknown form, speakers
     that do not alternate, a key of another type, the same session twice.
     """
-    yield from _dialogues(path, None, "")
+    yield from _dialogues(path, None, system)
 
 
 class Broken(NamedTuple):
@@ -177,10 +180,10 @@ class _FileReader:
         """The dialogue of a record; InputError where it is none, or was read before."""
         if isinstance(record, InputError):
             raise record
-        origin = RecordOrigin(where, self._stem)
+        origin = RecordOrigin(where, self._stem, self._system)
         if self._lenient:
             session = f"{self._number:05d}" if self._several else self._stem
-            origin = origin._replace(system=self._system, session=session)
+            origin = origin._replace(session=session)
         with safety.faults("a conversation", where):
             dialogue = dialogue_of(record, origin)
         if self._lenient:
@@ -221,6 +224,9 @@ def _natural(path: Path) -> list[Any]:
 def _records(path: Path) -> Iterator[tuple[str, object]]:
     """Yield (place, record) of a file; an InputError in place of a record that is none."""
     try:
+        if _kind(path) == ".eval":
+            yield from _samples(path)
+            return
         with safety.open_text(path) as file:
             if ".jsonl" in _kind(path):
                 for number, line in safety.lines(file, path.name):
@@ -239,6 +245,36 @@ def _records(path: Path) -> Iterator[tuple[str, object]]:
         yield path.name, error
     except (OSError, EOFError, zlib.error) as error:
         yield path.name, InputError(f"{path.name}: cannot be read ({error}); is the file whole?")
+
+
+_AS_JSON = "write it as JSON: inspect log convert LOG.eval --to json --output-dir DIR"
+
+
+def _samples(path: Path) -> Iterator[tuple[str, object]]:
+    """Place and record of each sample of an Inspect log (``.eval``, an archive of JSON files)."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            header = next(name for name in ("header.json", "_journal/start.json") if name in names)
+            model = (_unpacked(archive, header, path).get("eval") or {}).get("model")
+            for name in names:
+                if name.startswith("samples/") and name.endswith(".json"):
+                    where = f"{path.name}, {name}"
+                    yield where, inspect_sample(_unpacked(archive, name, path), model)
+    except (zipfile.BadZipFile, NotImplementedError, StopIteration, AttributeError) as error:
+        reason = str(error) or "it has no header"
+        yield (
+            path.name,
+            InputError(f"{path.name}: no Inspect log that can be read here ({reason}); {_AS_JSON}"),
+        )
+
+
+def _unpacked(archive: zipfile.ZipFile, name: str, path: Path) -> Any:
+    """The JSON value of a file in an archive, within the limits of what is unpacked."""
+    with archive.open(name) as packed, safety.unpacked(packed, path) as stream:
+        most = safety.limit("json_bytes")
+        content = stream.read(most + 1)
+    return safety.loads(content, f"{path.name}, {name}")
 
 
 def _parse(text: str, where: str) -> object:

@@ -15,6 +15,7 @@ from crs_lib.core import prompts
 from crs_lib.core.errors import RunError, unknown
 
 PREFIX = "CRS_PREFIX"  # of the Python that a notebook was started from, for its kernel to compare
+_OF_PAPERMILL = ("PAPERMILL_INPUT_PATH", "PAPERMILL_OUTPUT_PATH")  # its --inject-paths
 _INJECTED = "# Parameters\n"  # how the cell begins that papermill adds
 _OURS = r"(__main__|crs_lib)(\.|$)"
 _CHANGES = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning, SyntaxWarning)
@@ -93,7 +94,7 @@ def _check_injected(cells: Sequence[str]) -> None:
         if cell.startswith(_INJECTED):
             declared = _assigned(cells[0])
             for name in _assigned(cell):
-                if name not in declared:
+                if name not in declared and name not in _OF_PAPERMILL:
                     raise unknown("parameter", name, declared)
             return
 

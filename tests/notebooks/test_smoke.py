@@ -108,7 +108,7 @@ def test_plain_papermill_works_from_both_folders(folder, tmp_path):
     path = next(path for path in BOOKS if path.stem == PAPERMILL)
     name, value = next((name, value) for name, value in values_for(path).items())
     program = Path(sys.prefix) / "bin" / "papermill"
-    command = [str(program), str(path.relative_to(folder)), str(tmp_path / "out.ipynb")]
+    command = [str(program), "--inject-paths", str(path.relative_to(folder)), str(tmp_path / "out.ipynb")]
 
     def papermill(name, value):
         words = [*command, "-p", name, str(value)]

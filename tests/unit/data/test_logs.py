@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 import tracemalloc
+import zipfile
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -459,6 +460,74 @@ def test_an_inspect_log_as_json_is_read(tmp_path):
     assert texts(tmp_path / "run.json") == {("openai/m", "4.2"): expected}
     (tmp_path / "run.json").write_text(json.dumps({"samples": [1, {"messages": [2]}]}), encoding="utf-8")
     refused(r"run\.json", texts, tmp_path / "run.json")
+
+
+MESSAGES = [{"role": "user", "content": "A western?"}, {"role": "assistant", "content": "Rio Bravo (1959)."}]
+SPOKEN = [(USER, "A western?"), (SYSTEM, "Rio Bravo (1959).")]
+LANGCHAIN = [("human", "HumanMessage", "A western?"), ("ai", "AIMessage", "Rio Bravo (1959).")]
+
+
+def node(role, text, parent, **more):
+    content = {"content_type": "text", "parts": [text]}
+    return {"message": {"author": {"role": role}, "content": content, **more}, "parent": parent}
+
+
+CHATGPT = {
+    "conversation_id": "abc",
+    "title": "films",
+    "current_node": "c",
+    "mapping": {
+        "root": {"message": None, "parent": None},
+        "a": node("user", "A western?", "root"),
+        "b": node("assistant", "An answer that was made anew.", "a"),
+        "c": node("assistant", "Rio Bravo (1959).", "a", metadata={"model_slug": "gpt-4o"}),
+    },
+}
+# Forms of other tools: what a file holds, and the names of system and session that it gives.
+OF_OTHERS = {
+    "LangChain, messages_to_dict": ([{"type": t, "data": {"content": c}} for t, _, c in LANGCHAIN], "mine", "log"),
+    "LangChain, dumpd": ({"messages": [{"lc": 1, "id": ["langchain", k], "kwargs": {"content": c}} for _, k, c in LANGCHAIN]}, "mine", "log"),
+    "LangChain, model_dump": ([{"type": t, "content": c} for t, _, c in LANGCHAIN], "mine", "log"),
+    "ChatGPT's export": ([CHATGPT], "gpt-4o", "abc"),
+    "tau-bench": ([{"task_id": 3, "trial": 1, "reward": 1.0, "traj": MESSAGES}], "mine", "3.1"),
+    "tau2-bench": ({"info": {"agent_info": {"llm": "m"}}, "simulations": [{"id": "u", "messages": MESSAGES}]}, "m", "u"),
+    "DeepEval, test run": ({"testCases": [], "conversationalTestCases": [{"name": "n", "turns": MESSAGES}]}, "mine", "log"),
+    "DeepEval, goldens": ([{"scenario": "s", "turns": json.dumps(MESSAGES)}], "mine", "log"),
+    "DeepEval, one turn": ([{"input": "A western?", "actual_output": "Rio Bravo (1959)."}], "mine", "log"),
+    "ShareGPT": ([{"id": "7", "conversations": [{"from": "human", "value": "A western?"}, {"from": "gpt", "value": "Rio Bravo (1959)."}]}], "mine", "7"),
+    "OpenAI's messages": (MESSAGES, "mine", "log"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", OF_OTHERS)
+def test_logs_of_other_tools_are_read_and_the_name_of_the_system_is_heard(form, tmp_path):
+    content, model, session = OF_OTHERS[form]
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    (talk,) = logs.readable(path, pytest.fail, system="mine")
+    assert said(talk) == SPOKEN
+    assert (talk.model_name, talk.session_id) == (model, session)
+
+
+def test_an_inspect_archive_is_read_or_named_with_its_converter(tmp_path, capsys):
+    path = tmp_path / "run.eval"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", json.dumps({"eval": {"model": "openai/m"}}))
+        archive.writestr("samples/4_epoch_2.json", json.dumps({"id": 4, "epoch": 2, "messages": MESSAGES}))
+    assert texts(path) == {("openai/m", "4.2"): SPOKEN}
+    path.write_bytes(b"PK no archive")
+    assert main(["data", "import", str(path)]) == 2
+    assert "inspect log convert LOG.eval --to json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [[], ["--strict"], ["--to", "openai", "--out", "o.jsonl"]])
+def test_the_name_of_a_system_is_heard_whatever_is_done_with_the_logs(more, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    record = {"id": "c1", "messages": MESSAGES}
+    (tmp_path / "log.jsonl").write_text(json.dumps(record) + "\n", encoding="utf-8")
+    assert main(["data", "import", "log.jsonl", "--system", "mine", *more]) == 0
+    shown = (tmp_path / "o.jsonl").read_text() if "--to" in more else capsys.readouterr().out
+    assert "mine" in shown
 
 
 def generator():
