@@ -310,8 +310,8 @@ def _chatgpt(record: Record) -> Record:
     nodes = record["mapping"]
     messages: list[dict[str, Any]] = []
     model = None
-    name = record.get("current_node") or next(reversed(nodes), None)
-    passed: set[str] = set()
+    name: Any = record.get("current_node") or next(reversed(nodes), None)
+    passed: set[Any] = set()
     while name in nodes and name not in passed:
         passed.add(name)
         node = nodes[name]
