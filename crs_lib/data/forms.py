@@ -496,7 +496,7 @@ def conversations_of(content: object) -> Iterable[object]:
         return [{**shared, **talk} if isinstance(talk, Mapping) else talk for talk in content["dialogues"]]
     if isinstance(content, Mapping) and isinstance(content.get("samples"), list):  # Inspect's JSON log
         model = _first(content, "eval.model")
-        return [inspect_sample(sample, model) for sample in content["samples"]]
+        return [_sample(sample, model) for sample in content["samples"]]
     if isinstance(content, Mapping):
         several = _first(content, _LISTS)
         if isinstance(several, list):
@@ -509,7 +509,7 @@ def conversations_of(content: object) -> Iterable[object]:
 _LISTS = "conversationalTestCases|conversational_test_cases|simulations|testCases|test_cases"
 
 
-def inspect_sample(sample: object, model: object) -> object:
+def _sample(sample: object, model: object) -> object:
     """A sample of an Inspect log in the form ``openai``; names that its metadata hold come first."""
     if not isinstance(sample, Mapping) or not isinstance(sample.get("messages"), list):
         return sample

@@ -23,7 +23,7 @@ from crs_lib.core import paths, safety
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
-from crs_lib.data.forms import RecordOrigin, conversations_of, dialogue_of, inspect_sample
+from crs_lib.data.forms import RecordOrigin, conversations_of, dialogue_of
 
 _KINDS = (".json", ".jsonl", ".json.gz", ".jsonl.gz", ".eval")
 _OWN = "dialogues.jsonl"
@@ -256,11 +256,12 @@ def _samples(path: Path) -> Iterator[tuple[str, object]]:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             header = next(name for name in ("header.json", "_journal/start.json") if name in names)
-            model = (_unpacked(archive, header, path).get("eval") or {}).get("model")
+            log = {"eval": _unpacked(archive, header, path).get("eval")}
             for name in names:
                 if name.startswith("samples/") and name.endswith(".json"):
                     where = f"{path.name}, {name}"
-                    yield where, inspect_sample(_unpacked(archive, name, path), model)
+                    (record,) = conversations_of({**log, "samples": [_unpacked(archive, name, path)]})
+                    yield where, record
     except (zipfile.BadZipFile, NotImplementedError, StopIteration, AttributeError) as error:
         reason = str(error) or "it has no header"
         yield (
