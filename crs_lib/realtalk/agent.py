@@ -138,7 +138,7 @@ class Agent:
         if self.ranker.name == Hand.name:
             self._unit *= channels.SPREAD.get(index.encoder, 1.0)
         self._starts = [segment.start for segment in index.segments]
-        self.engine = _engine(self.config.engine)
+        self.engine = _engine()
         self._run = self._graph()
 
     def ask(self, questions: Sequence[str]) -> list[Result]:
@@ -225,8 +225,10 @@ class Agent:
         else:
             distance = config.listed if state["plan"].many else config.single
             selected = phases.facts(best, scores, distance * self._unit, config.most)
+            selected = phases.covering(selected, best, self.index.owner, config.covered)
             least = max(len(selected), config.phase_least)
             narrative = phases.narrative(best, scores, least, config.narrative, self._unit)
+            narrative = phases.covering(narrative, best, self.index.owner, config.covered)
         return {"selected": selected, "narrative": narrative}
 
     def _of_best_segments(self, best: list[int], scores: Floats, most: int) -> tuple[list[int], Floats]:
@@ -322,10 +324,8 @@ class Agent:
         )
 
 
-def _engine(name: str) -> str:
-    """The engine with its version; InputError for one that is gone or not installed."""
-    if name == "plain":
-        raise InputError('the engine "plain" is gone since 0.4: LangGraph runs the nodes; use engine "auto"')
+def _engine() -> str:
+    """LangGraph with its version; InputError where it is not installed."""
     if find_spec("langgraph") is None:
         raise InputError('the study\'s agent needs LangGraph: pip install "crs-lib[memory]"')
     return f"langgraph {version('langgraph')}"

@@ -18,7 +18,7 @@ from crs_lib.core.settings import fields_of
 _CONFIG = "crs_lib.realtalk.config:RealTalkConfig"
 _MODEL = (
     "teachers seed encoder ranker engine share keep single listed most narrative phase_least phase_most "
-    "margin window nodes llm forms view segments prompts questions"
+    "margin window nodes covered llm forms view segments prompts questions"
 )
 _WORDS = "realtalk/command"  # headings of printed tables, and hints at what is not installed
 _AUTO = {"encoder": "auto", "ranker": "auto"}
@@ -183,6 +183,8 @@ class Evaluate(Command):
     )
     usual: ClassVar[dict[str, Any]] = {**_AUTO, "run": "train", "data": "realtalk"}
 
+    train_only: bool = False
+    """chats 1 to 7, as without it"""
     test_only: bool = False
     """chats 8 to 10 instead of 1 to 7; requires --final"""
     teach: bool = False
@@ -202,7 +204,9 @@ class Evaluate(Command):
             raise InputError(
                 f"{option} moved out of the package in 0.4: PYTHONPATH=. python benchmarks/{script}"
             )
-        split = "train" if settings["data"] == "realtalk" else "all"
+        if self.train_only and self.test_only:
+            raise InputError("--train-only and --test-only exclude each other; give one of them")
+        split = "train" if self.train_only or settings["data"] == "realtalk" else "all"
         if self.compare:
             del settings["run"]
             _compare(self.compare[0], self.compare[1:], RealTalkConfig(**settings, split=split))

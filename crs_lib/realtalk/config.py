@@ -19,7 +19,8 @@ STRANGERS = "strangers"  # RealTalk's train chats of other people
 TEACHERS = (OWN, STRANGERS, f"{OWN}+{FOREIGN}", FOREIGN)
 _ENCODERS = ("auto", *index.ENCODERS)
 TRADEOFF = re.compile(r"(?P<loss>.+) -(?P<most>[\d.]+) for (?P<gain>.+) \+(?P<least>[\d.]+)")
-_VIEWS = ("windowed", "preview")
+PREVIEW_AND_IDS = "preview+ids"
+_VIEWS = ("windowed", PREVIEW_AND_IDS, "preview")
 # Names, permissions and what cannot change a prediction: all other settings are levers.
 _NO_LEVERS = ("run", "split", "final", "force", "engine", "against", "tradeoff")
 
@@ -38,7 +39,7 @@ class RealTalkConfig(Settings):
     data: str = SAMPLE
     """sample, realtalk, locomo, or a chat file or folder"""
     split: Annotated[str, OneOf(SPLITS)] = "all"
-    """train (chats 1 to 7), test (8 to 10), all; of questions: people leak"""
+    """train (chats 1 to 7), test (chats 8 to 10, scored once) or all"""
     encoder: Annotated[str, OneOf(_ENCODERS)] = "hashing"
     """what turns texts into vectors"""
     ranker: Annotated[str, Field(pattern="^(hand|learned|auto|onnx:.+)$")] = "hand"
@@ -47,7 +48,7 @@ class RealTalkConfig(Settings):
     """chats that a learned ranker learns from; strangers: none with one of its people"""
     selection: Literal["coverage", "preview"] = "coverage"
     """how the evidence is chosen: coverage, or the old preview"""
-    engine: Literal["auto", "langgraph", "plain"] = "auto"
+    engine: Literal["auto", "langgraph"] = "auto"
     """what runs the nodes: LangGraph"""
     share: Annotated[float, Field(gt=0, le=1)] = 0.25
     """how much of a chat becomes candidates"""
@@ -71,6 +72,8 @@ class RealTalkConfig(Settings):
     """messages around a hit that a second search lifts"""
     nodes: Count = 0
     """the best segments that give evidence; 0: all"""
+    covered: Count = 0
+    """the best segments of which each gives at least one id; 0: none need to"""
     reading: Annotated[str, OneOf(corpus.READINGS)] = corpus.VALID
     """which evidence ids count as gold"""
     with_unanswerable: bool = False
@@ -80,7 +83,7 @@ class RealTalkConfig(Settings):
     forms: str = "auto"
     """nodes by form, e.g. planner=model,selector=rule; auto: with llm the model plans, selects and answers"""
     view: Annotated[str, OneOf(_VIEWS)] = "windowed"
-    """how much of a segment a model selects from"""
+    """what a model selects from: windowed, every message; preview+ids, 8 and all ids; preview, 3"""
     segments: Annotated[int, Field(ge=1, le=40)] = 8
     """the best segments that a model selects from; fewer are faster"""
     prompts: str = ""

@@ -14,6 +14,7 @@ from crs_lib.realtalk.config import COMMAND, STUDY, TRADEOFF, RealTalkConfig
 from crs_lib.realtalk.corpus import Chat
 
 COLUMNS = ("experiment_id", "date", "train_recall", "test_recall", "config_changes")
+FACTS = ("encoder", "ranker", "split", "repeated", "commit", "against", "tradeoff", "verdict")
 MEASURES = (
     "n",
     "recall",
@@ -66,12 +67,24 @@ def log() -> pd.DataFrame:
 
     Everything is read off the runs' manifests, so the log cannot disagree with them. A recall stands under
     the split it was measured on and nowhere else (null there); ``config_changes`` names the levers that
-    differ from the defaults. Choose by ``train_recall``, never by ``test_recall``.
+    differ from the defaults, ``encoder`` and ``ranker`` what "auto" stood for. Choose by ``train_recall``,
+    never by ``test_recall``.
     """
     evaluations = list(_evaluations())
     counts = {evaluation.run: evaluation.entry["counts"] for evaluation in evaluations}
     rows = [_row(evaluation, counts) for evaluation in evaluations]
-    columns = [*COLUMNS, "split", "repeated", "commit", "against", "tradeoff", "verdict", *MEASURES]
+    columns = [
+        *COLUMNS,
+        "encoder",
+        "ranker",
+        "split",
+        "repeated",
+        "commit",
+        "against",
+        "tradeoff",
+        "verdict",
+        *MEASURES,
+    ]
     frame = pd.DataFrame(rows, columns=columns)
     return frame.sort_values(["date", "experiment_id"], kind="stable").reset_index(drop=True)
 
@@ -87,6 +100,8 @@ def _row(evaluation: _Evaluation, others: Mapping[str, Mapping[str, Any]]) -> di
     row["train_recall"] = counts["recall"] if split == corpus.TRAIN else None
     row["test_recall"] = counts["recall"] if split == corpus.TEST else None
     row["config_changes"] = _changes(settings)
+    row["encoder"] = counts.get("encoder", "")
+    row["ranker"] = counts.get("ranker", "")
     row["split"] = split
     row["repeated"] = bool(counts.get("repeated"))
     row["commit"] = str(evaluation.manifest.get("code", {}).get("commit", ""))[:12]

@@ -5,7 +5,7 @@ The selector shows the model every id of every candidate segment, in windows tha
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -15,20 +15,24 @@ from crs_lib.llm import LLMError, Reply, Request
 from crs_lib.llm.text import checked
 from crs_lib.realtalk import answers, channels, plan
 from crs_lib.realtalk.agent import ROUNDS, AgentState
+from crs_lib.realtalk.config import PREVIEW_AND_IDS
 from crs_lib.realtalk.index import ChatIndex
-from crs_lib.realtalk.phases import PREVIEWED, Phase
+from crs_lib.realtalk.phases import PREVIEWED, Phase, covering
 
 _LOG = logging.getLogger("crs_lib.realtalk")
 GRADED = 30  # messages that the grader shows
 FIRST = 10  # messages that it may name
 MOST = 15  # ids that the selector may name
 LEAST = 3  # ids that it selects, the rule's behind its own
+PREVIEW = 8  # messages of a segment's preview beside all of its ids; the design asks for 5 to 8
+PREVIEW_CHARACTERS = 200  # of a message in the preview
 WINDOW = 2400  # characters of messages in one prompt: fits 2,048 tokens with prompt and reply
 _PROMPTS = {
     "planner": "plan",
     "retriever": "reword",
     "grader": "grade",
     "selector": "select",
+    "node selector": "select_nodes",
     "generator": "answer",
     "teller": "tell",
 }
@@ -45,6 +49,13 @@ class Completer(Protocol):
     def complete(self, request: Request, /) -> Reply: ...
 
 
+class Offer(NamedTuple):
+    """One prompt of the selector: its text, and the positions whose ids it may name."""
+
+    text: str
+    positions: list[int]
+
+
 class _UnusableReplyError(Exception):
     """A reply that cannot be used; its text is the note that the trace carries."""
 
@@ -52,21 +63,28 @@ class _UnusableReplyError(Exception):
 class LLMForm:
     """Every node's decision by a language model, checked against what the model was shown.
 
-    ``view`` is what the selector shows of a segment: "windowed" every message, "preview" the first three (the
-    old way, for comparison); ``segments`` is how many of the best ones it shows. The first call that fails is
-    logged once and ends the asking for this object, so that a missing server costs one attempt, not one a
-    question; a reply that breaks its schema only loses that reply. In both cases the rule's result stands,
-    with a note.
+    ``view`` is what the selector shows of a segment: "windowed" every message, "preview+ids" the first eight
+    and the ids of all, "preview" the first three (the old way, for comparison); ``segments`` is how many of
+    the best ones it shows. The first call that fails is logged once and ends the asking for this object, so
+    that a missing server costs one attempt, not one a question; a reply that breaks its schema only loses
+    that reply. In both cases the rule's result stands, with a note.
     """
 
     def __init__(
-        self, llm: Completer, seed: int = 0, view: str = "windowed", segments: int = 8, prompts: str = ""
+        self,
+        llm: Completer,
+        seed: int = 0,
+        view: str = "windowed",
+        segments: int = 8,
+        prompts: str = "",
+        covered: int = 0,
     ) -> None:
         self._llm = llm
         self._seed = seed
         self._view = view
         self._segments = segments
         self._prompts = prompts
+        self._covered = covered
         self.name: str = getattr(llm, "spec", "model")
         self._why_not_asked = ""  # the failure after which the model is asked no more
 
@@ -155,6 +173,7 @@ class LLMForm:
         ruled_only = [position for position in ruled["selected"] if position not in chosen]
         lacking = max(0, LEAST - len(chosen))
         chosen += ruled_only[:lacking]
+        chosen = covering(chosen, ranked, index.owner, self._covered)
         new = ranked[len(state["ranked"]) :]
         return {
             "selected": chosen,
@@ -164,17 +183,23 @@ class LLMForm:
         }
 
     def _named(self, index: ChatIndex, state: AgentState) -> Iterator[int]:
-        """The positions that the model names, window by window."""
-        ranked = set(state["ranked"])
-        groups = []
-        for segment in _segments(index, state["ranked"])[: self._segments]:
-            groups.append(_shown(index, segment, self._view, ranked))
-        for window in windows(index, groups):
-            position_of = {index.chat.messages[position].id: position for position in window}
+        """The positions that the model names, prompt by prompt."""
+        role = "node selector" if self._view == PREVIEW_AND_IDS else "selector"
+        for offer in self._offers(index, state["ranked"]):
+            position_of = {index.chat.messages[position].id: position for position in offer.positions}
             schema = _object(ids=_one_of(position_of, MOST))
-            lines = _lines(index, window)
-            reply = self._ask("selector", schema, question=state["question"], messages=lines)
+            reply = self._ask(role, schema, question=state["question"], messages=offer.text)
             yield from (position_of[name] for name in reply["ids"])
+
+    def _offers(self, index: ChatIndex, ranked: Sequence[int]) -> Iterator[Offer]:
+        """What the selector is shown of the best segments."""
+        numbers = _segments(index, ranked)[: self._segments]
+        if self._view == PREVIEW_AND_IDS:
+            yield from node_offers(index, numbers)
+            return
+        groups = [_shown(index, number, self._view, set(ranked)) for number in numbers]
+        for window in windows(index, groups):
+            yield Offer(_lines(index, window), window)
 
     def _generator(self, index: ChatIndex, state: AgentState, ruled: AgentState) -> AgentState:
         """The written answer from the selected messages; an empty one is an abstention."""
@@ -259,6 +284,36 @@ def windows(index: ChatIndex, groups: Iterable[Sequence[int]], room: int = WINDO
         yield window
 
 
+def node_offers(index: ChatIndex, numbers: Sequence[int], room: int = WINDOW) -> Iterator[Offer]:
+    """Segments by preview and ids (Fix A): every id of a segment, and its first eight messages.
+
+    The segments are put together into prompts of about ``room`` characters, none is cut in two.
+    """
+    text = ""
+    positions: list[int] = []
+    for number in numbers:
+        node = _node(index, number)
+        if positions and len(text) + len(node) > room:
+            yield Offer(text, positions)
+            text = ""
+            positions = []
+        segment = index.segments[number]
+        positions += range(segment.start, segment.end)
+        text = f"{text}\n\n{node}".strip()
+    if positions:
+        yield Offer(text, positions)
+
+
+def _node(index: ChatIndex, number: int) -> str:
+    """A segment with ``all_message_ids`` and the preview of its first eight messages."""
+    segment = index.segments[number]
+    ids = index.chat.ids(range(segment.start, segment.end))
+    lines = [f"all_message_ids: {', '.join(ids)}"]
+    for position in range(segment.start, min(segment.end, segment.start + PREVIEW)):
+        lines.append(_line(index, position, PREVIEW_CHARACTERS))
+    return "\n".join(lines)
+
+
 def _segments(index: ChatIndex, ranked: Sequence[int]) -> list[int]:
     """The segments of some messages, each once."""
     return list(dict.fromkeys(index.owner[list(ranked)].tolist()))
@@ -286,8 +341,8 @@ def _lines(index: ChatIndex, positions: Sequence[int]) -> str:
     return "\n".join(_line(index, position) for position in positions)
 
 
-def _line(index: ChatIndex, position: int) -> str:
-    return f"{index.chat.messages[position].id} | {_words(index, position, 600)}"
+def _line(index: ChatIndex, position: int, most: int = 600) -> str:
+    return f"{index.chat.messages[position].id} | {_words(index, position, most)}"
 
 
 def _words(index: ChatIndex, position: int, most: int) -> str:

@@ -61,6 +61,18 @@ def narrative(
     return list(ranked[: max(least, min(enough, most, len(ranked)))])
 
 
+def covering(
+    chosen: Sequence[int], ranked: Sequence[int], owner: NDArray[np.intp], segments: int
+) -> list[int]:
+    """The chosen messages, and the best of each of the ``segments`` best that gives none (Fix B)."""
+    best: dict[int, int] = {}  # of each segment, in the order of the ranking
+    for position in ranked:
+        best.setdefault(int(owner[position]), position)
+    covered = {int(owner[position]) for position in chosen}
+    lacking = [position for number, position in list(best.items())[:segments] if number not in covered]
+    return [*chosen, *lacking]
+
+
 def preview(ranked: Sequence[int], owner: NDArray[np.intp], starts: Sequence[int], most: int) -> list[int]:
     """The selection that this study replaces: only the first three messages of the five best segments count.
 

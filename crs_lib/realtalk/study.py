@@ -46,7 +46,10 @@ def chats(config: RealTalkConfig) -> list[Chat]:
         if chat.time_note:
             _LOG.warning(chat.time_note)
     if not selected:
-        raise InputError(f"data {config.data!r} has no chat of split {config.split!r}; use split 'all'")
+        cure = "use split 'all'"
+        if config.split == corpus.TEST:
+            cure = "get chats 8 to 10 with: python -m crs_lib data get realtalk-test"
+        raise InputError(f"data {config.data!r} has no chat of split {config.split!r}; {cure}")
     return selected
 
 
@@ -147,6 +150,7 @@ def _evaluate(config: RealTalkConfig, stage: runs.Stage) -> Mapping[str, Any]:
     predictions = query.read(REALTALK.path(config.run, "predictions"), selected)
     scores = _scores(predictions, selected, config)
     stage.counts.update(_headline(scores), split=config.split, repeated=config.force)
+    stage.counts.update(_makers(predictions))
     gold = scoring.gold_ids(predictions, selected, config.reading)
     tables.write_jsonl(stage.path("gold_trace.jsonl"), gold)
     return scores
@@ -209,6 +213,13 @@ def _headline(scores: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
         for measure in scoring.ARCS:
             headline[f"arc {measure}"] = float(stories[measure].mean())
     return headline
+
+
+def _makers(predictions: Sequence[query.Record]) -> dict[str, str]:
+    """The encoder and the rankers that predicted, where a setting is "auto" those that it stood for."""
+    encoders = {record["made_with"]["encoder"] for record in predictions}
+    rankers = {record["made_with"]["ranker"] for record in predictions}
+    return {"encoder": ", ".join(sorted(encoders)), "ranker": ", ".join(sorted(rankers))}
 
 
 def _corpus_settings(config: RealTalkConfig) -> dict[str, Any]:
@@ -353,10 +364,18 @@ def language_model(config: RealTalkConfig, log: Path | None = None) -> ModelForm
     cache = Cache(paths.data() / "processed" / STUDY / "replies.sqlite")
     retry = Retry(waits=1, seeds=1, first=0.2, longest=1.0)
     llm = LLM(config.llm, cache=cache, retry=retry, recorder=Recorder(log) if log else None)
-    return forms.LLMForm(llm, config.seed, config.view, config.segments, config.prompts)
+    return forms.LLMForm(llm, config.seed, config.view, config.segments, config.prompts, config.covered)
 
 
-def of_run(run: str, *, final: bool = False, force: bool = False) -> RealTalkConfig:
+def of_run(
+    run: str,
+    *,
+    final: bool = False,
+    force: bool = False,
+    arc_cases: str = "",
+    against: str = "",
+    tradeoff: str = "",
+) -> RealTalkConfig:
     """The settings that the query stage of a run was made with, with permissions to score.
 
     Parameters
@@ -365,12 +384,18 @@ def of_run(run: str, *, final: bool = False, force: bool = False) -> RealTalkCon
         Name of the run.
     final, force : bool
         Permission to score the test split, and to score it again.
+    arc_cases, against, tradeoff : str
+        What to score by in place of the run's own settings; empty for those.
 
     Raises
     ------
     RunError
         The stage is not finished; the message names the command that makes it.
     """
-    settings = REALTALK.finished(run, "query")["parameters"]
-    known_settings = {name: settings[name] for name in settings if name in RealTalkConfig.model_fields}
-    return RealTalkConfig(**known_settings | {"run": run, "final": final, "force": force})
+    settings = dict(REALTALK.finished(run, "query")["parameters"])
+    settings.update(run=run, final=final, force=force)
+    for name, value in {"arc_cases": arc_cases, "against": against, "tradeoff": tradeoff}.items():
+        settings[name] = value or settings.get(name, "")
+    return RealTalkConfig(
+        **{name: settings[name] for name in settings if name in RealTalkConfig.model_fields}
+    )

@@ -1,6 +1,7 @@
 import json
 import logging
 
+import numpy as np
 import pytest
 
 from crs_lib import figures, runs
@@ -49,6 +50,8 @@ def test_a_run_goes_from_corpus_to_log_and_scores_need_predictions_first(tmp_pat
     assert log["experiment_id"].tolist() == ["r"] and log["config_changes"].tolist() == [
         f"data={CHAT} encoder=hashing ranker=hand split=all"
     ]
+    assert log["encoder"].tolist() == ["hashing"]
+    assert log["ranker"].tolist() == ["hand"]
     assert log["recall"].iloc[0] == pytest.approx(scored["summary"]["recall"].iloc[0])
     assert log[["train_recall", "test_recall"]].isna().all().all()  # the sample is neither
     contract = tables.Contract("experiments.csv", experiments.COLUMNS, ("experiment_id",))
@@ -93,7 +96,7 @@ def test_test_chats_are_scored_once_on_purpose_wherever_they_lie(make_chat, tmp_
 @pytest.mark.parametrize(("name", "value", "told"), [
     ("split", "dev", "give "), ("reading", "loose", "give "), ("encoder", "bert", "give "), ("ranker", "x", "string should match pattern"),
     ("share", 0, "input should be greater than 0"), ("single", -1, "input should be greater than or equal to 0"),
-    ("engine", "magic", "give one of auto, langgraph, plain"),
+    ("engine", "magic", "give one of auto, langgraph"),
 ])  # fmt: skip
 def test_config_says_what_was_expected(name, value, told):
     refused(rf"{name} is .*; {told}", RealTalkConfig, **{name: value})
@@ -155,6 +158,22 @@ def test_evaluate_command_prints_its_figures(capsys):
     assert "Where gold ids end" in said
     assert "ARC" in said
     refused("final=true", run_cli, "evaluate", "--test-only", error=RunError)
+    refused("exclude each other", run_cli, "evaluate", "--test-only", "--train-only")
+    rules = ("--encoder", "hashing", "--ranker", "hand")
+    refused("no chat of split 'train'", run_cli, "evaluate", "--train-only", "--data", str(CHAT), *rules)
+
+
+def test_a_missing_test_split_names_the_command_that_gets_it():
+    config = RealTalkConfig(data=str(CHAT), split="test", final=True)
+    refused("data get realtalk-test", study.chats, config)
+
+
+def test_a_run_is_scored_by_its_own_cases_and_trade_off_or_by_others():
+    study.predict(RealTalkConfig(run="first", data=str(CHAT), questions=2, against="base"))
+    assert study.of_run("first").against == "base"
+    changed = study.of_run("first", against="other", arc_cases="cases.jsonl")
+    assert changed.against == "other"
+    assert changed.arc_cases == "cases.jsonl"
 
 
 class Scripted:
@@ -363,6 +382,37 @@ def test_the_windowed_selector_sees_its_segments_whole_and_may_name_what_no_sear
     assert lost in found.selected
     assert lost in found.reranked
     assert lost in found.candidates
+
+
+def test_a_node_is_offered_with_all_of_its_ids_and_a_preview_of_eight_messages(built, offline):
+    llm = Scripted(selector='{"ids": []}')
+    ask(built, llm, "selector", view="preview+ids")
+    best = dict.fromkeys(int(built.owner[position]) for position in offline.ranked)
+    numbers = list(best)[:8]
+    ids = []
+    shown = []
+    for request in llm.asked:
+        ids += request.schema["properties"]["ids"]["items"]["enum"]
+        for line in request.messages[-1].content.splitlines():
+            if line.startswith("all_message_ids: "):
+                shown.append(line.removeprefix("all_message_ids: ").split(", "))
+    segments = [built.segments[number] for number in numbers]
+    assert shown == [built.chat.ids(range(segment.start, segment.end)) for segment in segments]
+    assert ids == sum(shown, [])
+    text = forms.node_offers(built, numbers[:1], room=0)
+    assert next(text).text.count(" | ") == 2 * min(8, segments[0].end - segments[0].start)
+
+
+def test_every_covered_segment_gives_an_id_by_rule_and_by_model(built, offline):
+    owner = built.owner
+    assert phases.covering([5], [5, 6, 0], np.array([0, 0, 0, 0, 0, 1, 2]), 2) == [5, 6]
+    best = list(dict.fromkeys(int(owner[position]) for position in offline.ranked))[:4]
+    ruled = agent.Agent(built, ranker.Hand(), RealTalkConfig(covered=4)).ask([QUESTION])[0]
+    assert {int(owner[position]) for position in ruled.selected} >= set(best)
+    form = forms.LLMForm(Scripted(selector=naming(built, offline.ranked[0])), covered=4)
+    config = RealTalkConfig(forms="selector=model")
+    named = agent.Agent(built, ranker.Hand(), config, form).ask([QUESTION])[0]
+    assert {int(owner[position]) for position in named.selected} >= set(best)
 
 
 def test_a_model_titles_phases_and_says_what_they_came_to(built):
