@@ -1,3 +1,4 @@
+import itertools
 import json
 import logging
 
@@ -398,7 +399,7 @@ def test_a_node_is_offered_with_all_of_its_ids_and_a_preview_of_eight_messages(b
                 shown.append(line.removeprefix("all_message_ids: ").split(", "))
     segments = [built.segments[number] for number in numbers]
     assert shown == [built.chat.ids(range(segment.start, segment.end)) for segment in segments]
-    assert ids == sum(shown, [])
+    assert ids == list(itertools.chain.from_iterable(shown))
     text = forms.node_offers(built, numbers[:1], room=0)
     assert next(text).text.count(" | ") == 2 * min(8, segments[0].end - segments[0].start)
 
