@@ -56,7 +56,7 @@ class RealTalkConfig(Settings):
     """how many candidates stay after re-ranking"""
     single: Distance = 1.1
     """a fact's distance below the best score, one answer"""
-    listed: Distance = 2.2
+    listed: Distance = 2.4
     """the same for lists, counts and questions about both people"""
     most: Positive = 9
     """the largest evidence set of a fact"""

@@ -17,7 +17,7 @@ from crs_lib.realtalk.corpus import ChatMessage
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.wording import stop_words
 
-STORY = 0.96  # the share of the scores' weight that a narrative holds
+STORY = 0.99  # the share of the scores' weight that a narrative holds
 LEAST, PHASE = 3, 15  # ids of a phase: at least, and the soft cap
 PREVIEWED = 3  # messages of a segment that the old selection saw
 _PREVIEWED_SEGMENTS = 5
