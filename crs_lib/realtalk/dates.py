@@ -28,7 +28,7 @@ class Span(NamedTuple):
     exact: bool
 
 
-class DateForm(NamedTuple):
+class _DateForm(NamedTuple):
     """A form of the grammar: its pattern, the days that a match means on a day, whether they are exact."""
 
     pattern: re.Pattern[str]
@@ -194,7 +194,7 @@ def _any_of(words: Mapping[str, Any]) -> str:
 
 
 @cache
-def _grammar() -> list[DateForm]:
+def _grammar() -> list[_DateForm]:
     """The forms, most specific first."""
     month = (
         r"(?P<m>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
@@ -206,10 +206,10 @@ def _grammar() -> list[DateForm]:
     season = rf"(?P<s>{'|'.join(_words('seasons'))})"
     year = r"(?:,?\s*(?P<y>(?:19|20)\d\d))?"
     which = r"(?P<k>last|past|previous|this|next|coming"
-    forms: list[DateForm] = []
+    forms: list[_DateForm] = []
 
     def add(pattern: str, read: Callable[[re.Match[str], Day], Days], exact: bool = False) -> None:
-        forms.append(DateForm(re.compile(pattern), read, exact))
+        forms.append(_DateForm(re.compile(pattern), read, exact))
 
     add(r"\b(?P<y>(?:19|20)\d\d)-(?P<m>\d{1,2})-(?P<d>\d{1,2})\b", _read_day, exact=True)
     add(r"\b(?P<d>\d{1,2})[./](?P<m>\d{1,2})[./](?P<y>(?:20)?\d\d)\b", _read_day, exact=True)

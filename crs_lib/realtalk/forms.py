@@ -49,7 +49,7 @@ class Completer(Protocol):
     def complete(self, request: Request, /) -> Reply: ...
 
 
-class Offer(NamedTuple):
+class _Offer(NamedTuple):
     """One prompt of the selector: its text, and the positions whose ids it may name."""
 
     text: str
@@ -191,15 +191,15 @@ class LLMForm:
             reply = self._ask(role, schema, question=state["question"], messages=offer.text)
             yield from (position_of[name] for name in reply["ids"])
 
-    def _offers(self, index: ChatIndex, ranked: Sequence[int]) -> Iterator[Offer]:
+    def _offers(self, index: ChatIndex, ranked: Sequence[int]) -> Iterator[_Offer]:
         """What the selector is shown of the best segments."""
         numbers = _segments(index, ranked)[: self._segments]
         if self._view == PREVIEW_AND_IDS:
-            yield from node_offers(index, numbers)
+            yield from _node_offers(index, numbers)
             return
         groups = [_shown(index, number, self._view, set(ranked)) for number in numbers]
         for window in windows(index, groups):
-            yield Offer(_lines(index, window), window)
+            yield _Offer(_lines(index, window), window)
 
     def _generator(self, index: ChatIndex, state: AgentState, ruled: AgentState) -> AgentState:
         """The written answer from the selected messages; an empty one is an abstention."""
@@ -284,7 +284,7 @@ def windows(index: ChatIndex, groups: Iterable[Sequence[int]], room: int = WINDO
         yield window
 
 
-def node_offers(index: ChatIndex, numbers: Sequence[int], room: int = WINDOW) -> Iterator[Offer]:
+def _node_offers(index: ChatIndex, numbers: Sequence[int], room: int = WINDOW) -> Iterator[_Offer]:
     """Segments by preview and ids (Fix A): every id of a segment, and its first eight messages.
 
     The segments are put together into prompts of about ``room`` characters, none is cut in two.
@@ -294,14 +294,14 @@ def node_offers(index: ChatIndex, numbers: Sequence[int], room: int = WINDOW) ->
     for number in numbers:
         node = _node(index, number)
         if positions and len(text) + len(node) > room:
-            yield Offer(text, positions)
+            yield _Offer(text, positions)
             text = ""
             positions = []
         segment = index.segments[number]
         positions += range(segment.start, segment.end)
         text = f"{text}\n\n{node}".strip()
     if positions:
-        yield Offer(text, positions)
+        yield _Offer(text, positions)
 
 
 def _node(index: ChatIndex, number: int) -> str:
