@@ -43,50 +43,95 @@ def warmth(tmp_path, monkeypatch):
     templates._prompt.cache_clear()
 
 
-def test_it_goes_from_prompt_to_scores_results_table_and_panel(tmp_path, monkeypatch, warmth):
-    """A run of two systems, judged by a model that gives SCORES, and evaluated."""
+def judge_model(text, schema, seed):
+    """SCORES as a reply where the schema is that of a judgement; else the template's answer."""
+    if not schema or schema.get("title") != "Judgement":
+        return template_answer(text, schema, seed)
+    verdicts = {name: {"evidence": "turn 1", "score": SCORES[name]} for name in schema["properties"]}
+    return json.dumps(verdicts)
+
+
+@pytest.fixture
+def requests(tmp_path, monkeypatch, warmth):
+    """The requests to a judge of a run of two systems, judged, and evaluated."""
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
-
-    def answer(text, schema, seed):
-        if not schema or schema.get("title") != "Judgement":
-            return template_answer(text, schema, seed)
-        verdicts = {name: {"evidence": "turn 1", "score": SCORES[name]} for name in schema["properties"]}
-        return json.dumps(verdicts)
-
     simulated(run="kind", systems=["tracker", "popular"], n_sessions=3, n_turns=3)
-    with OllamaServer({"j:1": "a" * 64}, answer=answer) as server:
+    with OllamaServer({"j:1": "a" * 64}, answer=judge_model) as server:
         judging.judge_run("kind", ["ollama:j:1"], canaries=(), llm={"host": server.url}, progress=False)
-        assert server.chats == 6 * 4  # dialogues x constructs
-        prompts, schemas = ([body[name] for body in server.bodies] for name in ("messages", "format"))
+        requests = list(server.bodies)
     evaluate.evaluate(evaluate.EvaluateConfig(run="kind"))
-    mine = [place for place, (_, user) in enumerate(prompts) if CRITERION in user["content"]]
-    assert len(mine) == 6
-    assert all("a whole number from 0 to 4" in prompts[place][0]["content"] for place in mine)
-    assert sum("a whole number from 1 to 5" in system["content"] for system, _ in prompts) == 18
+    return requests
+
+
+def results_of(run):
+    """The judge's means of each session of a run."""
+    text = (simulate.run_folder(run) / "results.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line)["judge"] for line in text.splitlines()]
+
+
+def test_a_construct_goes_from_prompt_to_panel(requests):
+    check_requests(requests)
+    check_scores()
+    check_results()
+    check_pictures()
+
+
+def check_requests(requests):
+    """Six dialogues are asked of four constructs each, the new one with its own scale."""
+    assert len(requests) == 6 * 4
+    others = 0
+    ours = []
+    for body in requests:
+        system, user = (message["content"] for message in body["messages"])
+        if CRITERION in user:
+            ours.append(body)
+            assert "a whole number from 0 to 4" in system
+        else:
+            others += "a whole number from 1 to 5" in system
+    assert len(ours) == 6
+    assert others == 18
     scale = {"maximum": 4, "minimum": 0, "title": "Score", "type": "integer"}
-    assert all(schemas[place]["$defs"]["Verdict"]["properties"]["score"] == scale for place in mine)
-    for found in judging.scores_of("kind").values():
-        assert (found["judge"], found["scores"]) == (SCORES, 4)
+    for body in ours:
+        assert body["format"]["$defs"]["Verdict"]["properties"]["score"] == scale
+
+
+def check_scores():
+    for score in judging.scores_of("kind").values():
+        assert score["judge"] == SCORES
+        assert score["scores"] == 4
     assert judging.score_table("kind").groupby("construct")["score"].mean().to_dict() == SCORES
     assert list(judging.shown_scores("kind")["construct"]) == sorted(SCORES)
-    assert {*judging.reliability_of("kind")["construct"]} - {""} == {*SCORES}
-    for line in (simulate.run_folder("kind") / "results.jsonl").read_text(encoding="utf-8").splitlines():
-        assert json.loads(line)["judge"] == SCORES
+    assert set(judging.reliability_of("kind")["construct"]) - {""} == set(SCORES)
+
+
+def check_results():
+    judged = results_of("kind")
+    assert judged == [SCORES] * len(judged)
     scored(run="silent", systems=["tracker"], n_sessions=1, n_turns=2)
-    record = json.loads((simulate.run_folder("silent") / "results.jsonl").read_text(encoding="utf-8"))
-    assert record["judge"] == dict.fromkeys((*SHIPPED, "warmth"))
-    assert {*figure_tables.read("kind", "judge_means")["construct"]} == {*SCORES}
+    assert results_of("silent") == [dict.fromkeys((*SHIPPED, "warmth"))]
+
+
+def check_pictures():
+    assert set(figure_tables.read("kind", "judge_means")["construct"]) == set(SCORES)
     scatter = figures.make("judge_scatter", evaluate.read("kind", "results"))
-    assert any("warmth ↑" in axes.get_title() for axes in scatter.axes)
+    titles = [axes.get_title() for axes in scatter.axes]
+    assert "warmth ↑" in " ".join(titles)
     assert scatter.axes[0].get_ylim()[0] < 0  # the axis begins at the lowest level of all constructs
 
 
-def test_it_is_counted_and_part_of_the_rubric_and_shares_a_call_with_its_scale_only(warmth):
+def test_a_construct_is_part_of_the_rubric(warmth):
     assert prompt.digest() != warmth
+
+
+def test_a_construct_shares_a_call_with_its_scale_only(warmth):
     assert JudgeSettings().groups == tuple((name,) for name in SCORES)
     assert JudgeSettings(together=True).groups == (SHIPPED, ("warmth",))
-    asked = JudgeConfig(run="x", judges=["template"], llm={"together": True})
-    assert len(asked.asked.groups) == 2 and asked.needs()[0].prompt > 0
+    config = JudgeConfig(run="x", judges=["template"], llm={"together": True})
+    assert len(config.asked.groups) == 2
+    assert config.needs()[0].prompt > 0
+
+
+def test_a_construct_is_counted_in_an_estimate(warmth):
     (work,) = planned(SimulateConfig(systems=["tracker"], n_sessions=2, n_turns=3), {"judges": ["template"]})
     assert work.calls == 2 * 2 * 4  # sessions and their canaries x constructs
 
