@@ -87,7 +87,9 @@ def films_named(catalog: Catalog, names: Sequence[str]) -> tuple[tuple[int, ...]
     items: dict[int, None] = {}
     unknown: list[str] = []
     for name in names:
-        item = _film_named(catalog, name)
+        item = catalog.id_index.get(name.strip())
+        if item is None:
+            item = film_titled(catalog, name)
         if item is None:
             unknown.append(shorten(" ".join(name.split()), 200))
         else:
@@ -95,10 +97,8 @@ def films_named(catalog: Catalog, names: Sequence[str]) -> tuple[tuple[int, ...]
     return tuple(items), unknown
 
 
-def _film_named(catalog: Catalog, name: str) -> int | None:
-    item = catalog.id_index.get(name.strip())
-    if item is not None:
-        return item
+def film_titled(catalog: Catalog, name: str) -> int | None:
+    """The film of a title as lists write it (a year in brackets decides); None for a title of none."""
     index = catalog.title_index
     title = spelling.parse(name)
     namesakes: tuple[int, ...] = ()

@@ -174,12 +174,9 @@ class ImportLogs(Command):
         elif self.run:
             config = logged.ImportConfig(logs=logs, run=self.run, **settings)
             imported = logged.import_logs(config)
-            show_import(imported, config)
+            show_import(imported)
             print(f"next: python -m crs_lib run 04_evaluate -p run {config.run}")
-            systems = imported.systems
-            broken = list(imported.skipped.itertuples())
-            where = paths.from_here(imported.folder / "skipped.csv")
-            print(_passed_over(systems["sessions"].sum(), systems["turns"].sum(), broken, where))
+            print(import_account(imported))
         else:
             _quirks(logs, self.quirks, settings)
 
@@ -252,8 +249,20 @@ def _passed_over(sessions: int, turns: int, broken: Sequence[Any], where: str) -
     return f"{read}; left out: {len(broken):,}, {first}; list: {where}"
 
 
-def show_import(imported: Any, config: Any) -> None:
-    """Print an import: sessions by system, what was skipped and why, and how far the catalogue goes."""
+def import_account(imported: Any) -> str:
+    """What an import read, left out and matched, why, and where the list lies: one line."""
+    broken = list(imported.skipped.itertuples())
+    where = paths.from_here(imported.folder / "skipped.csv")
+    systems = imported.systems
+    read = _passed_over(systems["sessions"].sum(), systems["turns"].sum(), broken, where)
+    parts = [read, *(join.sentence for join in imported.joins)]
+    if imported.ambiguous:
+        parts.append(f"titles that several films bear, the first counts: {imported.ambiguous:,}")
+    return "; ".join(parts)
+
+
+def show_import(imported: Any) -> None:
+    """Print an import: sessions by system, what was skipped and why."""
     from crs_lib.simulate.logged import SKIPPED
 
     systems = imported.systems
@@ -264,15 +273,6 @@ def show_import(imported: Any, config: Any) -> None:
         table(imported.skipped.head(3), f"{lost} ({file}); the first:")
     for name in systems.loc[systems["turns"] == 0, "system"]:
         print(f"no usable session: {name}")
-    lacking = list(imported.ids[False])
-    if lacking:
-        known_ids = len(imported.ids[True])
-        share = f"{known_ids} of {known_ids + len(lacking)} ids in place of titles"
-        print(f"{share} are in the catalogue; not: {', '.join(lacking[:3])}")
-    known = imported.known
-    if known.foreign:
-        print(f"only {100 * known.share:.0f} % of {known.of} ({known.n}) {config.catalog} {known.says}; give")
-        print("the catalogue that the systems had: --catalog FILE")
     print(f"run: {paths.from_here(imported.folder)}/")
 
 
@@ -303,6 +303,7 @@ class Score(Command):
         from crs_lib.evaluate.choose import ScoringConfig
 
         folder = self.out or paths.run_folder("movies", "scores")
+        account = self._account(settings["catalog"])
         config = ScoringConfig(**settings, inputs={"logs": tables.of_files(data.files(self.logs))})
         frame = evaluate.score_logs(self.logs, config, folder, self.workers)
         wide = frame.pivot_table(index="metric", columns="model", values="mean", dropna=False, sort=False)
@@ -311,6 +312,23 @@ class Score(Command):
         if config.asks:
             table(llm.usage(folder / "llm_calls.jsonl"), digits=2)
             _show_lost(folder / "results.jsonl")
+        print(account)
+
+    def _account(self, catalog: str) -> str:
+        """What is read of the logs, and how far the catalogue has the titles that they list: one line."""
+        from crs_lib.simulate.logged import match_titles
+
+        listed: dict[str, None] = {}
+        sessions = turns = 0
+        for dialogue in data.read(self.logs):
+            sessions += 1
+            turns += len(dialogue.pairs())
+            for turn in dialogue.turns:
+                listed.update(dict.fromkeys(map(str, turn.meta.get("rec_titles") or ())))
+        account = _passed_over(sessions, turns, (), "")
+        if listed:
+            account += f"; {match_titles(listed, sources.load(catalog)).sentence}"
+        return account
 
 
 def _show_lost(results: Path) -> None:

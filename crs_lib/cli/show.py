@@ -46,6 +46,7 @@ class Compare(Command):
             again = "--run NAME asks anew a system whose program changed where we cannot see it"
             print(f"\nnothing changed since {comparison.since}: this is the page as it was; {again}")
         print(f"\npage: {paths.from_here(comparison.page)}   open it in a browser")
+        print(comparison.account)
 
 
 class Leaderboard(Command):

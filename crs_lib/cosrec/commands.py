@@ -37,8 +37,11 @@ class Catalogue(Command):
             print(f"{name}: {', '.join(parts)}")
         if report["without a partner"]:
             print(f"ignored, one of the two files is missing: {', '.join(report['without a partner'])}")
-        beside = f"{self.out.name}.manifest.json and {self.out.name}.quarantine.jsonl"
-        print(f"written: {paths.shown(self.out)}; beside it {beside}")
+        print(f"written: {paths.shown(self.out)}; beside it {self.out.name}.manifest.json")
+        products = report["totals"]["products"]
+        left_out = products["read"] - report["products written"]
+        where = f"the counts above, and unreadable lines in {self.out.name}.quarantine.jsonl"
+        print(f"products read: {products['read']:,}; left out: {left_out:,}; list: {where}")
 
 
 class Index(Command):

@@ -10,8 +10,9 @@ from itertools import pairwise
 from typing import Any
 
 from crs_lib.catalog.grounder import Grounder
+from crs_lib.catalog.titles import film_titled
 from crs_lib.core.dialogue import OPEN, Dialogue, Pair, ShiftEvent, State
-from crs_lib.core.text import fold, words
+from crs_lib.core.text import words
 from crs_lib.metrics import base, constructs
 from crs_lib.metrics.conventions import Convention
 from crs_lib.metrics.costs import WindowReply
@@ -70,9 +71,9 @@ class Scorer:
     def _items_of_titles(self, titles: Iterable[Any]) -> list[int]:
         items = []
         for title in titles:
-            same_title = self.grounder.catalog.title_index.get(fold(str(title)))
-            if same_title:
-                items.append(same_title[0])
+            film = film_titled(self.grounder.catalog, str(title))
+            if film is not None:
+                items.append(film)
         return items
 
     def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]:

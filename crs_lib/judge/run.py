@@ -17,7 +17,7 @@ from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths, safety, tables
 from crs_lib.core.dialogue import Dialogue
-from crs_lib.core.errors import RunError
+from crs_lib.core.errors import RunError, match
 from crs_lib.core.tables import fingerprint
 from crs_lib.judge import rating
 from crs_lib.judge.config import JudgeConfig
@@ -31,6 +31,7 @@ from crs_lib.runs.ledger import Key, Ledger
 STAGE, SCORES = "judge", "judge_scores.jsonl"
 ORIGINAL = "original"  # in a ledger key: the dialogue as it is, not a canary
 Record = dict[str, Any]  # a line of judge_scores.jsonl
+_SCORES_OF = "judge scores name a model as its log does, and stand in the order of its sessions"
 _SHARED = ("trim", "rubric", "settings")  # of a record, the same for all judges
 
 
@@ -389,7 +390,14 @@ def reliability_of(run: str) -> pd.DataFrame:
     return summary(score_table(run))
 
 
-def adopt(run: str, path: str | Path, judge: str = "thesis") -> pd.DataFrame:
+class Adopted(NamedTuple):
+    """Adopted scores: how many of each flag there are, by construct, and how many sessions have some."""
+
+    counts: pd.DataFrame
+    matched: str
+
+
+def adopt(run: str, path: str | Path, judge: str = "thesis") -> Adopted:
     """Judge scores made elsewhere, put into a run as its own.
 
     Parameters
@@ -405,15 +413,15 @@ def adopt(run: str, path: str | Path, judge: str = "thesis") -> pd.DataFrame:
 
     Returns
     -------
-    pandas.DataFrame
-        How many of each flag there are, by construct.
+    Adopted
+        How many of each flag there are, by construct, and how many sessions of the run have scores.
 
     Raises
     ------
     RunError
         For a run that was judged.
     InputError
-        As :func:`read_scores`.
+        As :func:`read_scores`, and where no session of the run has scores.
     """
     before = runs.entry(simulate.STUDY, run, STAGE)
     if before and not before["parameters"].get("adopted"):
@@ -424,14 +432,18 @@ def adopt(run: str, path: str | Path, judge: str = "thesis") -> pd.DataFrame:
         row = {"judge": judge, "construct": name, "sample": 0, "score": None, "flag": "missing", "value": ""}
         missing.append(row)
     records = []
+    sessions = []
     with runs.stage(simulate.STUDY, run, STAGE, {"adopted": judge}, _dialogues(run), fixed=False) as stage:
         for dialogue in simulate.iter_dialogues(run):
             key = logs.session_key(dialogue)
+            sessions.append(f"{key.model} {key.session}")
             scores = by_session.get((key.model, key.session), missing)
             means = {row["construct"]: row["score"] for row in scores}
             records.append(_record(dialogue.model_name, dialogue.session_id, "", scores, means))
+        scored = dict.fromkeys(f"{model} {session}" for model, session in by_session)
+        matched = match("sessions with judge scores", sessions, scored, _SCORES_OF)
         _write(stage, records)
-    return flag_counts(table_of(records))
+    return Adopted(flag_counts(table_of(records)), matched.sentence)
 
 
 def _adopted(path: Path, judge: str) -> dict[tuple[str, Any], list[dict[str, Any]]]:

@@ -14,7 +14,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.text import said, shorten
 from crs_lib.llm.base import LLMError, Reply, Request, ToolCall
 
-_ESCAPED = re.compile(r"\\u(?:[dD][89a-fA-F]|0000)")  # a surrogate or NUL that JSON holds as an escape
+_ESCAPED = re.compile(r"\\u(?:[dD][89a-fA-F]|0000|[fF]{3}[dD])")  # half a character, NUL, U+FFFD
 _FENCE = re.compile(r"\A[^`{]*```[A-Za-z]*[ \t]*\n(.*?)\n?```[^`}]*\Z", re.DOTALL)  # the only one
 _ROUNDING = 1e-3  # how far above 0 a log-probability may lie
 
@@ -47,8 +47,13 @@ def answered(request: Request, completion: Completion, seconds: float = 0.0, end
     if completion.calls and not request.tools:
         name = shorten(completion.calls[0].name, 80)
         raise LLMError("bad reply", f"the reply calls {name!r}, and no tool was offered")
-    spoken = said(safety.valid(completion.text), safety.valid(completion.thinking))
+    written = safety.valid(completion.text)
+    if completion.stop == "length":
+        written = written.rstrip("\ufffd")  # the length ended within a character
+    spoken = said(written, safety.valid(completion.thinking))
     text = spoken.text
+    for call in completion.calls:
+        _check_whole(json.dumps(dict(call.arguments), ensure_ascii=False))
     probabilities: Mapping[str, float] = {}
     if request.choices:
         probabilities = _probabilities(completion.first_token, request.choices)
@@ -72,9 +77,10 @@ def answered(request: Request, completion: Completion, seconds: float = 0.0, end
 
 def checked(text: str, stop: str, schema: Mapping[str, Any] | None, thinking: str = "") -> str:
     """The text that a study may use: not empty, and with a schema the JSON that keeps it. A Markdown code
-    fence around JSON is taken off, and texts in the JSON are made valid Unicode. Raises LLMError: "empty",
-    "cut" (its length ended it before its JSON was whole, or while the model was ``thinking``), or "bad reply"
-    for a text beyond the limit ``turn_characters`` and JSON that breaks the schema, with the first place.
+    fence around JSON is taken off. Raises LLMError: "empty", "cut" (its length ended it before its JSON was
+    whole, or while the model was ``thinking``), or "bad reply" for a text beyond the limit
+    ``turn_characters``, with U+FFFD, NUL or half a character, and JSON that breaks the schema, with the first
+    place.
     """
     try:
         safety.check_limit("turn_characters", len(text), "the reply has")
@@ -83,6 +89,7 @@ def checked(text: str, stop: str, schema: Mapping[str, Any] | None, thinking: st
     if stop == "length" and thinking and not text:
         fault = f"thinking used up the length ({len(thinking):,} characters), and no reply followed"
         raise LLMError("cut", f"{fault}; raise num_predict, or let the model not think")
+    _check_whole(text)
     if schema is not None and stop == "length":
         fault = f"the reply was cut after {len(text)} characters, its JSON is not whole"
         raise LLMError("cut", fault, text=text)
@@ -90,6 +97,15 @@ def checked(text: str, stop: str, schema: Mapping[str, Any] | None, thinking: st
         beside = " beside what the model thought" if thinking else ""
         raise LLMError("empty", f"the reply holds no text{beside}")
     return text if schema is None else _checked_json(text, schema)
+
+
+def _check_whole(text: str) -> None:
+    """Raise LLMError for a text with U+FFFD, which stands for what could not be read."""
+    start = text.find("\ufffd")
+    if start >= 0:
+        before = shorten(text[max(0, start - 20) : start], 40)
+        fault = f"the reply holds U+FFFD, a character that was lost, at {start:,}, after {before!r}"
+        raise LLMError("bad reply", f"{fault}; the server should write whole characters in UTF-8", text=text)
 
 
 def _checked_json(text: str, schema: Mapping[str, Any]) -> str:
@@ -105,7 +121,11 @@ def _checked_json(text: str, schema: Mapping[str, Any]) -> str:
         where = "/".join(map(str, problem.absolute_path)) or "the top"
         fault = f"the reply breaks its schema at {where}: {shorten(problem.message, 200)}"
         raise LLMError("bad reply", fault, text=text)
-    return json.dumps(value, ensure_ascii=False) if _ESCAPED.search(body) else body
+    if not _ESCAPED.search(body):
+        return body
+    whole = json.dumps(value, ensure_ascii=False)
+    _check_whole(whole)
+    return whole
 
 
 @lru_cache(maxsize=256)

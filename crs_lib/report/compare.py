@@ -227,6 +227,23 @@ class Comparison:
                 rows.append([shift.session_id, turn, reply.user.text, reply.system.text, other.system.text])
         return pd.DataFrame(rows, columns=["session", "turn", "user", self.ours[0], best])
 
+    @property
+    def account(self) -> str:
+        """What was read of the replies and left out, why, and where the list lies: one line."""
+        counts = pd.DataFrame(self.heard).sum(numeric_only=True)
+        reasons = {
+            "titles outside the catalogue": counts["other_texts"],
+            "unknown ids": counts["unknown_ids"],
+            "empty replies": counts["empty"],
+            "failed sessions": counts["failed"],
+        }
+        left_out = [f"{number:,} {name}" for name, number in reasons.items() if number]
+        where = paths.from_here(self.page)
+        if counts["failed"]:
+            where = f"{where}, {paths.from_here(self.page.with_name('failed_sessions.csv'))}"
+        read = f"replies read: {counts['replies']:,}, films: {counts['films']:,}"
+        return f"{read}; left out: {', '.join(left_out) or 'none'}; list: {where}"
+
     def __repr__(self) -> str:
         return "\n".join([*self.verdict, f"page: {paths.from_here(self.page)}"])
 

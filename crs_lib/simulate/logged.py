@@ -1,9 +1,9 @@
 """Logs as runs: conversations of any known form put into a run folder that all later stages accept."""
 
-import math
+import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -16,9 +16,10 @@ from crs_lib import runs
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.grounder import Grounder
+from crs_lib.catalog.titles import film_titled
 from crs_lib.core import paths, tables
-from crs_lib.core.dialogue import Dialogue
-from crs_lib.core.errors import InputError, did_you_mean
+from crs_lib.core.dialogue import USER, Dialogue
+from crs_lib.core.errors import InputError, Match, did_you_mean, joined, match
 from crs_lib.core.settings import Field, RunName, Settings
 from crs_lib.core.text import fold
 from crs_lib.data.logs import Broken
@@ -28,6 +29,8 @@ from crs_lib.simulate.run import prepare
 SKIPPED = "skipped.csv"
 _ID = re.compile(r"(?<!\w)@(\d+)\b")  # of a film, in place of its title
 _LOOKED_AT = 5  # sessions of each system whose replies are searched for films
+_NAMING = 0.25  # share of replies that name a film below which the catalogue is taken for another one
+_CATALOG = "give the catalogue that the systems had: --catalog FILE"
 _PAIRED, _INDEPENDENT = 0.95, 0.25  # shares of pairs of sessions with one user, from and up to which
 
 
@@ -44,32 +47,18 @@ class ImportConfig(Settings):
     ] = ""
 
 
-class KnownTitles(NamedTuple):
-    """The share in [0, 1] of the listed titles that the catalogue has, else of replies that name one."""
-
-    share: float
-    n: int
-    of: str
-    says: str
-    least: float
-
-    @property
-    def foreign(self) -> bool:
-        """Whether the catalogue is not the one that the systems had, by all appearances."""
-        return self.share < self.least
-
-
 class Imported(NamedTuple):
-    """An import: its folder, a row a system, the conversations skipped, and how far the catalogue goes.
-    ``systems``: sessions, turns, sessions with logged constraints, with shifts, and those skipped. ``ids``:
-    the ids of films in place of titles ("@112") as they stand in texts, by whether the catalogue has them.
+    """An import: its folder, a row a system, the conversations skipped, and what of its names matched.
+    ``systems``: sessions, turns, sessions with logged constraints, with shifts, and those skipped. ``joins``:
+    ids in place of titles, listed titles (or replies) and the catalogue; users and systems. ``ambiguous``:
+    titles in replies of which nothing tells which film is meant.
     """
 
     folder: Path
     systems: pd.DataFrame
     skipped: pd.DataFrame
-    known: KnownTitles
-    ids: Mapping[bool, Collection[str]]
+    joins: Sequence[Match]
+    ambiguous: int
 
 
 def user_of(dialogue: Dialogue) -> str:
@@ -115,12 +104,14 @@ class _Counts:
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
+        self.grounder = Grounder(catalog)
+        self.ambiguous = 0
         self.systems: dict[str, SystemCounts] = {}
         self.broken: list[Broken] = []
-        self.titles = self.titles_in_catalog = 0
+        self.titles: dict[str, None] = {}
         self.users: dict[int | str, dict[str, str]] = {}
         self.replies: list[str] = []
-        self.ids: dict[bool, dict[str, None]] = {True: {}, False: {}}
+        self.ids: dict[str, None] = {}
 
     def pass_on(self, dialogues: Iterator[Dialogue]) -> Iterator[str]:
         """Each dialogue as a line, its session's number with five digits."""
@@ -132,28 +123,33 @@ class _Counts:
             yield replace(dialogue, session_id=name).dumps()
 
     def _titled(self, dialogue: Dialogue) -> Dialogue:
-        """The dialogue with the catalogue's titles in place of ids of films ("@112")."""
+        """The dialogue with the catalogue's titles in place of ids ("@112"). A reply without ids logs
+        the titles in it of which nothing tells which film is meant, as systems of ours do.
+        """
         turns = []
+        heard = ""
         for turn in dialogue.turns:
-            turns.append(replace(turn, text=_ID.sub(self._title, turn.text)))
+            text = _ID.sub(self._title, turn.text)
+            meta = dict(turn.meta)
+            if turn.speaker == USER:
+                heard = f"{heard}\n{text}"
+            elif "rec_ids" not in meta:
+                mentions = self.grounder.titles(text, wanted=heard)
+                titles = [self.catalog.items[film.item].title for film in mentions if film.ambiguous]
+                if titles:
+                    meta["ambiguous_titles"] = titles
+                    self.ambiguous += len(titles)
+            turns.append(replace(turn, text=text, meta=meta))
         return replace(dialogue, turns=tuple(turns))
 
     def _title(self, mention: re.Match[str]) -> str:
         """The title and year of the film of an id; the id itself where the catalogue lacks it."""
+        self.ids[mention[1]] = None
         item = self.catalog.id_index.get(mention[1])
-        self.ids[item is not None][mention[0]] = None
         if item is None:
             return mention[0]
         film = self.catalog.items[item]
         return f"{film.title} ({film.year})" if film.year else film.title
-
-    def check_ids(self) -> None:
-        """Raise InputError where the catalogue has none of the ids that stand in place of titles."""
-        if self.ids[False] and not self.ids[True]:
-            some = ", ".join(list(self.ids[False])[:3])
-            known = ", ".join(list(self.catalog.id_index)[:3])
-            fault = f"the catalogue has none of the {len(self.ids[False]):,} ids in place of titles ({some}"
-            raise InputError(f"{fault}; its own are like {known}); give --catalog with the films of the logs")
 
     def _count(self, dialogue: Dialogue) -> None:
         counts = self.systems.setdefault(dialogue.model_name, SystemCounts())
@@ -163,22 +159,37 @@ class _Counts:
         counts.with_constraints += any(pair.user.state.logged for pair in pairs)
         counts.with_shifts += bool(dialogue.shift_turns())
         for pair in pairs:
-            titles = pair.system.meta.get("rec_titles") or ()
-            self.titles += len(titles)
-            self.titles_in_catalog += sum(fold(str(title)) in self.catalog.title_index for title in titles)
+            self.titles.update(dict.fromkeys(map(str, pair.system.meta.get("rec_titles") or ())))
         if counts.sessions <= _LOOKED_AT:
             self.replies += [pair.system.text for pair in pairs]
 
-    def known_titles(self) -> KnownTitles:
-        """The share of listed titles, else of replies, that the catalogue knows."""
+    def joins(self) -> list[Match]:
+        """How far the catalogue has what the logs name, and how far systems met the same users.
+
+        Raises InputError where it has none of the ids, or none of the titles that replies list.
+        """
+        joins = []
+        if self.ids:
+            joins.append(match("ids in place of titles", self.ids, self.catalog.id_index, _CATALOG))
         if self.titles:
-            share = self.titles_in_catalog / self.titles
-            return KnownTitles(share, self.titles, "the titles that replies list", "has", 0.5)
-        grounder = Grounder(self.catalog)
+            joins.append(match_titles(self.titles, self.catalog))
+        elif self.replies:
+            joins.append(self._replies_that_name())
+        if len(self.systems) > 1:
+            shared = sum(len(users) > 1 for users in self.users.values())
+            n = len(self.users)
+            joins.append(Match(shared, n, f"session numbers that systems share: {shared:,} of {n:,}"))
+        return joins
+
+    def _replies_that_name(self) -> Match:
+        """How many of the replies looked at name a film of the catalogue; few are a warning."""
         n = len(self.replies)
-        naming = sum(bool(grounder.titles(text)) for text in self.replies)
-        share = naming / n if n else math.nan
-        return KnownTitles(share, n, "the replies looked at", "has a film that they name", 0.25)
+        naming = sum(bool(self.grounder.titles(text)) for text in self.replies)
+        sentence = f"replies looked at that name a film of the catalogue: {naming:,} of {n:,}"
+        if naming < _NAMING * n:
+            sentence = f"{sentence}; {_CATALOG}"
+            logging.getLogger("crs_lib").warning(sentence)
+        return Match(naming, n, sentence)
 
     def table(self) -> pd.DataFrame:
         """A row a system; one of which nothing could be read has 0 sessions."""
@@ -190,6 +201,13 @@ class _Counts:
         return pd.DataFrame(rows)
 
 
+def match_titles(titles: Collection[str], catalog: Catalog) -> Match:
+    """How many of the distinct titles that replies list the catalogue has; InputError where it has none."""
+    strangers = [title for title in titles if film_titled(catalog, title) is None]
+    own = [film.title for film in catalog.items]
+    return joined("titles that replies list", len(titles) - len(strangers), strangers, own, _CATALOG)
+
+
 def import_logs(config: ImportConfig) -> Imported:
     """Read logs into ``results/movies/<run>``: frozen catalogue, ``dialogues.jsonl``, ``skipped.csv``.
 
@@ -199,7 +217,8 @@ def import_logs(config: ImportConfig) -> Imported:
     Raises
     ------
     InputError
-        Nothing can be read; with ``strict`` also where one conversation cannot.
+        Nothing can be read; with ``strict`` also where one conversation cannot; the catalogue has none of the
+        ids or titles that the logs name.
     RunError
         The run holds other dialogues.
     """
@@ -229,8 +248,8 @@ def import_logs(config: ImportConfig) -> Imported:
             first = counts.broken[0] if counts.broken else Broken(config.logs, "", "it is empty")
             why = f"{first.place}: {first.reason}"
             raise InputError(f"no conversation of {config.logs} can be read; the first: {why}")
-        counts.check_ids()
-    return Imported(stage.folder, counts.table(), skipped, counts.known_titles(), counts.ids)
+        joins = counts.joins()
+    return Imported(stage.folder, counts.table(), skipped, joins, counts.ambiguous)
 
 
 def _order(config: ImportConfig) -> dict[str, str]:

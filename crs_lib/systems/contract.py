@@ -152,10 +152,14 @@ def _plain(value: object) -> Any:
 
 
 def _text(name: str, text: str) -> str:
-    """The text with halves of characters joined; LLMError naming the field for one that is alone, and NUL."""
+    """The text with halves of characters joined; LLMError naming the field for one that is alone, NUL, and
+    U+FFFD, which stands for what could not be read.
+    """
     mended = safety.valid(text)
-    if mended.count("\ufffd") > text.count("\ufffd"):
+    if "\ufffd" in mended:
         fault = f"{name} has a lone half of a character or NUL ({shorten(text, 60)!a})"
+        if "\ufffd" in text:
+            fault = f"{name} has U+FFFD, a character that was lost ({shorten(text, 60)!a})"
         raise LLMError("wrong answer", f"{fault}; decode its bytes as what they are, mostly UTF-8")
     return mended
 

@@ -305,7 +305,7 @@ class ModelSystem:
         structured = self.llm.structured
         record: Any = safety.loads(reply.text, "the reply") if structured else {"reply": reply.text}
         text = str(record["reply"]).strip()
-        heard = SaidReply(self.world.grounder, text, utterance, offer.items)
+        heard = SaidReply(self.world.grounder, text, utterance, offer.items, wanted=utterance)
         foreign = heard.unknown()
         if structured and offer.open:
             items, unknown = written_titles.films_named(self.world.catalog, record["recommended"])
@@ -413,6 +413,8 @@ class ModelSystem:
             extra["state"] = dict(understood.state)
         if understood.thinking:
             extra["thinking"] = understood.thinking
+        if understood.ambiguous:
+            extra["ambiguous_titles"] = list(understood.ambiguous)
         return SystemReply(
             understood.text,
             understood.items,

@@ -284,9 +284,8 @@ class ProgramSystem:
             extra["mentioned_ids"] = [catalog.items[item].item_id for item in understood.mentioned]
         if answer.state is not None:
             extra["state"] = dict(answer.state)
-        ambiguous = heard.ambiguous()
-        if ambiguous:
-            extra["ambiguous_titles"] = ambiguous
+        if understood.ambiguous:
+            extra["ambiguous_titles"] = list(understood.ambiguous)
         if understood.thinking:
             extra["thinking"] = understood.thinking
         constraints = catalog.known_values(answer.state or {})

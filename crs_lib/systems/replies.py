@@ -35,7 +35,8 @@ class Understood:
     """A reply in terms of the catalogue: the films recommended, the titles that it lacks, the films only
     named, the constraints that the system states (None where it says nothing of them). ``beyond`` films more
     than were wanted do not count; ``unknown`` are the stretches of the text that name titles outside the
-    catalogue; ``thinking`` is what the system thought, which nobody hears.
+    catalogue; ``thinking`` is what the system thought, which nobody hears; ``ambiguous`` are the titles of
+    which nothing tells which film is meant.
     """
 
     text: str
@@ -46,6 +47,7 @@ class Understood:
     beyond: int
     unknown: tuple[Foreign, ...]
     thinking: str = ""
+    ambiguous: tuple[str, ...] = ()
 
 
 class SaidReply:
@@ -130,6 +132,7 @@ class SaidReply:
             beyond=len(items) - len(counted),
             unknown=self._unknown,
             thinking=self.thinking,
+            ambiguous=tuple(self.ambiguous()),
         )
 
 

@@ -53,10 +53,11 @@ def conventions_of(convention: str, also: Sequence[str], topics: str) -> list[st
 
 
 class LoadedLogs(NamedTuple):
-    """An import, and the counts of judge scores by construct: asked, given, missing."""
+    """An import, counts of judge scores by construct (asked, given, missing), and what of them matched."""
 
     imported: Imported
     judged: pd.DataFrame
+    matched: str = ""
 
 
 def load(config: simulate.ImportConfig, judge_scores: str = "") -> LoadedLogs:
@@ -66,7 +67,7 @@ def load(config: simulate.ImportConfig, judge_scores: str = "") -> LoadedLogs:
         judge_scores = _own("judge")
     if not judge_scores:
         return LoadedLogs(imported, pd.DataFrame({"note": ["no judge scores given"]}))
-    return LoadedLogs(imported, judge.adopt(config.run, judge_scores))
+    return LoadedLogs(imported, *judge.adopt(config.run, judge_scores))
 
 
 class _Headline(NamedTuple):

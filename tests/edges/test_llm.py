@@ -1,7 +1,7 @@
 """Servers of language models: every rare answer ends in the right reply, or in one sentence that helps.
 
 The input of a case: ``settings`` of the model; ``answers``, one a request, each with ``status``, ``headers``,
-and ``body`` or only the ``message`` and its ``stop``; ``facts``, what the server says at other paths; ``schema``,
+and ``body`` (in its ``encoding``) or only the ``message`` and its ``stop``; ``facts``, what the server says at other paths; ``schema``,
 whether JSON is asked for. ``refused`` are words of the LLMError, which begins with its kind.
 """
 
@@ -40,7 +40,10 @@ class Handler(Answering):
         script = self.script
         answer = script.pop(0) if len(script) > 1 else script[0]
         headers = [line.split(": ", 1) for line in answer.get("headers", ())]
-        return self.answer(answer["body"], answer.get("status", 200), headers)
+        body = answer["body"]
+        if "encoding" in answer:
+            body = body.encode(answer["encoding"])
+        return self.answer(body, answer.get("status", 200), headers)
 
 
 def openai_body(answer):

@@ -161,7 +161,6 @@ def test_hostile_text_passes_through_and_is_bounded_in_the_log(tmp_path):
     with server, LLM("ollama:tiny", host=server.url, recorder=recorder) as llm:
         reply = llm.complete(ask())
     assert len(reply.text) > 1_000_000
-    assert "\ud800" not in reply.text
     assert reply.text.startswith(NOISE[:40])
     export([recorder.path], tmp_path / "llm_calls.jsonl")
     (line,) = (tmp_path / "llm_calls.jsonl").read_text(encoding="utf-8").splitlines()

@@ -284,8 +284,11 @@ def test_a_model_without_a_usable_session_and_a_catalogue_that_lacks_most_titles
     for turn in record["conversation"][1::2]:
         turn["rec_titles"] = ["No Film of Ours", "Nor This One"]
     lines(place / "a.jsonl", record)
-    assert main(["import", "--logs", str(place / "a.jsonl"), "--run", "foreign"]) == 0
-    assert "only 0 % of the titles that replies list" in capsys.readouterr().out
+    assert main(["import", "--logs", str(place / "a.jsonl"), "--run", "foreign"]) == 2
+    refusal = capsys.readouterr().err
+    assert "titles that replies list: 0 of 2 match" in refusal
+    assert "'No Film of Ours' (nearest: " in refusal
+    assert "--catalog FILE" in refusal
 
 
 def first_words(place, asks):

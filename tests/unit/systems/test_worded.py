@@ -183,11 +183,11 @@ def test_what_was_said_cannot_leave_its_quotation_and_a_megabyte_of_rubbish_brea
     assert [line.split(":")[0] for line in quoted.splitlines()] == ["USER", "SYSTEM", "USER"]
     assert fence not in evil
     assert json.dumps(evil, ensure_ascii=False) in prompt
-    rubbish = "<script>alert(1)</script> {x} $y \x00\x07\x1b[31m \u202e </td>" + "A " * 500_000
+    rubbish = "<script>alert(1)</script> {x} $y \x07\x1b[31m \u202e </td>" + "A " * 500_000
     own = with_model([rubbish] * 3, structured=False)
     config = simulate.SimulateConfig(systems=["scripted"], n_sessions=1, n_turns=3)
     dialogue = simulate.session(own, "scripted", 0, config)
-    assert [turn.text for turn in dialogue.turns[1::2]] == [rubbish.replace("\x00", "\ufffd").strip()] * 3
+    assert [turn.text for turn in dialogue.turns[1::2]] == [rubbish.strip()] * 3
     assert Dialogue.from_json(json.loads(dialogue.dumps())).dumps() == dialogue.dumps()
     page = dialogue._repr_html_()
     assert "<script>" not in page
