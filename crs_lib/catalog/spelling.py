@@ -64,8 +64,8 @@ def parse(written: str) -> Title:
         text, *others = _ALSO_INSIDE.split(text)
         also = others + also
     if "," in text:
-        text = article_first(text)
-    titles = tuple(article_first(other) for other in also)
+        text = _article_first(text)
+    titles = tuple(_article_first(other) for other in also)
     return Title(text, year, titles)
 
 
@@ -97,7 +97,7 @@ def _without_brackets(text: str, dated: bool) -> tuple[str, list[str]]:
     return text, list(filter(None, also))
 
 
-def article_first(title: str) -> str:
+def _article_first(title: str) -> str:
     """A title with its article in front: ``Misérables, Les`` is "Les Misérables"."""
     match = _behind().match(title)
     if not match:

@@ -174,9 +174,9 @@ class ImportLogs(Command):
         elif self.run:
             config = logged.ImportConfig(logs=logs, run=self.run, **settings)
             imported = logged.import_logs(config)
-            show_import(imported)
+            account = show_import(imported)
             print(f"next: python -m crs_lib run 04_evaluate -p run {config.run}")
-            print(import_account(imported))
+            print(account)
         else:
             _quirks(logs, self.quirks, settings)
 
@@ -249,20 +249,10 @@ def _passed_over(sessions: int, turns: int, broken: Sequence[Any], where: str) -
     return f"{read}; left out: {len(broken):,}, {first}; list: {where}"
 
 
-def import_account(imported: Any) -> str:
-    """What an import read, left out and matched, why, and where the list lies: one line."""
-    broken = list(imported.skipped.itertuples())
-    where = paths.from_here(imported.folder / "skipped.csv")
-    systems = imported.systems
-    read = _passed_over(systems["sessions"].sum(), systems["turns"].sum(), broken, where)
-    parts = [read, *(join.sentence for join in imported.joins)]
-    if imported.ambiguous:
-        parts.append(f"titles that several films bear, the first counts: {imported.ambiguous:,}")
-    return "; ".join(parts)
-
-
-def show_import(imported: Any) -> None:
-    """Print an import: sessions by system, what was skipped and why."""
+def show_import(imported: Any) -> str:
+    """Print an import: sessions by system, what was skipped and why. Returns the line that ends a command:
+    what was read, left out and matched, why, and where the list lies.
+    """
     from crs_lib.simulate.logged import SKIPPED
 
     systems = imported.systems
@@ -274,6 +264,13 @@ def show_import(imported: Any) -> None:
     for name in systems.loc[systems["turns"] == 0, "system"]:
         print(f"no usable session: {name}")
     print(f"run: {paths.from_here(imported.folder)}/")
+    broken = list(imported.skipped.itertuples())
+    where = paths.from_here(imported.folder / SKIPPED)
+    read = _passed_over(systems["sessions"].sum(), systems["turns"].sum(), broken, where)
+    parts = [read, *(join.sentence for join in imported.joins)]
+    if imported.ambiguous:
+        parts.append(f"titles that several films bear, the first counts: {imported.ambiguous:,}")
+    return "; ".join(parts)
 
 
 _SCORES = ("turns.parquet", "shifts.parquet", "results.jsonl", "model_metrics.csv")

@@ -390,14 +390,7 @@ def reliability_of(run: str) -> pd.DataFrame:
     return summary(score_table(run))
 
 
-class Adopted(NamedTuple):
-    """Adopted scores: how many of each flag there are, by construct, and how many sessions have some."""
-
-    counts: pd.DataFrame
-    matched: str
-
-
-def adopt(run: str, path: str | Path, judge: str = "thesis") -> Adopted:
+def adopt(run: str, path: str | Path, judge: str = "thesis") -> tuple[pd.DataFrame, str]:
     """Judge scores made elsewhere, put into a run as its own.
 
     Parameters
@@ -413,8 +406,8 @@ def adopt(run: str, path: str | Path, judge: str = "thesis") -> Adopted:
 
     Returns
     -------
-    Adopted
-        How many of each flag there are, by construct, and how many sessions of the run have scores.
+    tuple of pandas.DataFrame and str
+        How many of each flag there are, by construct; and how many sessions of the run have scores.
 
     Raises
     ------
@@ -443,7 +436,7 @@ def adopt(run: str, path: str | Path, judge: str = "thesis") -> Adopted:
         scored = dict.fromkeys(f"{model} {session}" for model, session in by_session)
         matched = match("sessions with judge scores", sessions, scored, _SCORES_OF)
         _write(stage, records)
-    return Adopted(flag_counts(table_of(records)), matched.sentence)
+    return flag_counts(table_of(records)), matched.sentence
 
 
 def _adopted(path: Path, judge: str) -> dict[tuple[str, Any], list[dict[str, Any]]]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from crs_lib import evaluate, notebooks
 from crs_lib.cli.commands import Command, Takes, table
-from crs_lib.cli.data import import_account, show_import
+from crs_lib.cli.data import show_import
 from crs_lib.cli.show import Show, draw
 from crs_lib.core import paths
 from crs_lib.core.settings import Field
@@ -66,7 +66,7 @@ class Tables(Command):
         config = ImportConfig(**_fields(ImportConfig, settings))
         scoring = evaluate.EvaluateConfig(**_fields(evaluate.EvaluateConfig, settings))
         loaded = views.load(config, self.judge_scores)
-        show_import(loaded.imported)
+        account = show_import(loaded.imported)
         table(loaded.judged, "judge scores from elsewhere")
         evaluate.evaluate(scoring)
         convention = scoring.chosen.name
@@ -78,7 +78,7 @@ class Tables(Command):
         if self.thresholds:
             drawings, orders = views.write_thresholds(scoring)
             print(orders, *(f"drawn: {paths.shown(path)}" for path in drawings), sep="\n")
-        print("; ".join(filter(None, [import_account(loaded.imported), loaded.matched])))
+        print("; ".join(filter(None, [account, loaded.matched])))
 
 
 def _fields(kind: Any, settings: dict[str, Any]) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def test_half_of_the_names_is_no_warning_and_fewer_are_one_with_three_examples(c
 
 
 def test_no_name_that_matches_is_an_error():
-    with pytest.raises(InputError, match=r"topics: 0 of 1 match; unknown are 't1' .nearest: 't9'\."):
+    with pytest.raises(InputError, match=r"topics: 0 of 1 match; unknown are 't1' .nearest: 't9'."):
         match("topics", ["t1"], ["t9"])
 
 
