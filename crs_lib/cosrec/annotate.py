@@ -106,7 +106,8 @@ class Assessment:
     def _relevance(self) -> Iterator[Question]:
         stock = index.opened(corpus.locate(self.source))
         talks = {talk.id: talk for talk in self.talks}
-        for name, documents in pool(retrieve.runs_of(self.run), self.depth).items():
+        runs = retrieve.read_runs(paths.run_folder(NAME, self.run) / "runs").runs
+        for name, documents in pool(runs, self.depth).items():
             judged = topic(name)
             if judged.conversation not in talks:
                 continue

@@ -239,6 +239,38 @@ def personalisation(
     return pd.DataFrame(rows, columns=columns)
 
 
+def sensitivity(partition: Partition, runs: Runs, measure: str = "nDCG@10", **draws: Any) -> pd.DataFrame:
+    """How much a score hangs on the wording of a request: one row a system and kind. ``runs`` are those of
+    the single formulations of the rewriter ``variants``, named ``<system>-<number>``, the canonical one
+    first; topics with two or more count. ``canonical`` is its mean score, ``others`` that of the others,
+    ``worst`` and ``best`` those of each topic's lowest and highest; ``range`` is best less worst, with its
+    95 % interval over conversations. Empty without runs.
+    """
+    formulations = {intent.id: len(intent.formulations) for intent in partition.all_intents()}
+    by_system: dict[str, list[pd.Series]] = {}
+    for name in sorted(runs, key=lambda name: int(name.rpartition("-")[2])):
+        scored = score_run(runs[name], partition.qrels, [measure]).topics[measure]
+        by_system.setdefault(name.rpartition("-")[0], []).append(scored)
+    tables = []
+    for system, scores in by_system.items():
+        rows = []
+        for judged in map(topic, scores[0].index):
+            each = [part[judged.id] for part in scores[: formulations.get(judged.intent, 0)]]
+            if len(each) > 1:
+                ends = [min(each), max(each)]
+                row = [judged.kind, judged.conversation, each[0], float(np.mean(each[1:])), *ends]
+                rows.append([*row, ends[1] - ends[0]])
+        columns = ["kind", "conversation", "canonical", "others", "worst", "best", "range"]
+        frame = pd.DataFrame(rows, columns=columns).assign(system=system)
+        for kind, part in frame.groupby("kind"):
+            design = Design(scenario="conversation", value="range", **draws)
+            interval = cluster_bootstrap(part, design).iloc[0]
+            means = part[["canonical", "others", "worst", "best", "range"]].mean()
+            table = {"system": system, "kind": kind, **means.to_dict()}
+            tables.append({**table, "low": interval["low"], "high": interval["high"], "n": len(part)})
+    return pd.DataFrame(tables)
+
+
 def beside_people(models: pd.DataFrame, ceiling: pd.DataFrame) -> pd.DataFrame:
     """F1 of the intent models, with micro's interval in words, and one annotator as the last row."""
     both = pd.concat([models, ceiling.assign(model="one annotator (crowd)")], ignore_index=True)

@@ -16,7 +16,16 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import words
 from crs_lib.cosrec.catalogue_tables import name_digest
-from crs_lib.cosrec.items import CatalogueProduct, D, Passage, Review, file_of, files_of, read_lines
+from crs_lib.cosrec.items import (
+    CatalogueProduct,
+    D,
+    Passage,
+    Review,
+    check_file,
+    file_of,
+    files_of,
+    read_lines,
+)
 from crs_lib.retrieval.bm25 import BM25, Lexical
 from crs_lib.retrieval.encoders import ENCODERS, Dense, Encoder, by_batch
 from crs_lib.retrieval.fusion import RETRIEVERS, Fused, Retriever, build
@@ -43,14 +52,20 @@ class Stock:
     passages: Mapping[str, Passage]
 
     def __init__(self, folder: Path, k1: float = 1.2, b: float = 0.75) -> None:
-        """Reads ``products.jsonl`` and ``passages.jsonl`` (.gz, .zst)."""
+        """Reads ``products.jsonl`` and ``passages.jsonl`` (.gz, .zst); one that is not there is empty."""
         self.k1 = k1
         self.b = b
-        products = read_lines(file_of(folder, "products"), CatalogueProduct)
-        passages = read_lines(file_of(folder, "passages"), Passage)
-        self.products = {product.id: product for _, product in products}
-        self.passages = {passage.id: passage for _, passage in passages}
+        self.products = _by_id(file_of(folder, "products"), CatalogueProduct)
+        self.passages = _by_id(file_of(folder, "passages"), Passage)
         self._retrievers: dict[tuple[str, str], Retriever] = {}
+
+    def records(self, collection: str) -> Mapping[str, CatalogueProduct] | Mapping[str, Passage]:
+        """The records of a collection: passages; products also for ``titles``."""
+        return self.passages if collection == "passages" else self.products
+
+    def has(self, collection: str) -> bool:
+        """Whether there is any record of a collection."""
+        return len(self.records(collection)) > 0
 
     def search(self, collection: str, specs: Sequence[str] = ("bm25",), fusion: str = "stratum") -> Retriever:
         """A retriever over ``products``, ``passages`` or ``titles``, fused where several specs are given."""
@@ -74,13 +89,16 @@ class Stock:
         return _by_user(self.products.values())
 
     def _make(self, collection: str, spec: str) -> Retriever:
-        records: Mapping[str, Any] = self.passages if collection == "passages" else self.products
         texts = {}
-        for name, record in records.items():
+        for name, record in self.records(collection).items():
             texts[name] = record.title if collection == "titles" else record.search_text()
-        if spec == "bm25":
-            return Lexical(texts, self.k1, self.b)
-        return build(spec, texts)
+        return build(spec, texts, k1=self.k1, b=self.b)
+
+
+def _by_id(path: Path, kind: type[D]) -> dict[str, D]:
+    if not path.exists():
+        return {}
+    return {record.id: record for _, record in read_lines(path, kind)}
 
 
 class StoredRecords(Mapping[str, D], Generic[D]):
@@ -152,7 +170,7 @@ class StockOnDisk(Stock):
             records = self.passages
             folder = self.folder / "passages"
         if RETRIEVERS.get(spec).facts.get("made"):
-            return RETRIEVERS.create(spec, texts=records)
+            return RETRIEVERS.create(spec, texts=records, k1=self.facts["k1"], b=self.facts["b"])
         encoder = self.facts["encoder"]
         if spec == "bm25":
             lexical = Lexical()
@@ -169,11 +187,19 @@ class StockOnDisk(Stock):
         raise InputError(f"{holds}; make one with: python -m crs_lib cosrec index --encoder …")
 
 
-def opened(folder: Path, index: str = "", k1: float = 1.2, b: float = 0.75) -> Stock:
-    """The stock of a corpus folder, or of an index where one is named. Raises InputError where the index was
-    made with another ``k1`` or ``b``.
+def opened(
+    folder: Path,
+    index: str = "",
+    k1: float = 1.2,
+    b: float = 0.75,
+    needs: Sequence[str] = ("products", "passages"),
+) -> Stock:
+    """The stock of a corpus folder, or of an index where one is named. Raises RunError where the folder lacks
+    what the caller ``needs``, InputError where the index was made with another ``k1`` or ``b``.
     """
     if not index:
+        for name in needs:
+            check_file(file_of(folder, name))
         return Stock(folder, k1, b)
     stock = StockOnDisk(paths.given(index))
     own_k1 = stock.facts["k1"]

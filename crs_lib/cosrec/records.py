@@ -116,6 +116,11 @@ class Intent(NamedTuple):
         """The longest phrasing by characters; of equals the first in the file."""
         return max(self.variants, key=len)
 
+    @property
+    def formulations(self) -> list[str]:
+        """All phrasings, each once: the canonical one, then the others in file order."""
+        return list(dict.fromkeys([self.canonical, *self.variants]))
+
 
 class Buyer(NamedTuple):
     """A simulated user of a conversation; None where the file has no entry for them."""
@@ -197,6 +202,15 @@ class Partition:
                 users = self.users.get(intent.conversation, ())
                 topics += [f"{intent.id}#{index}" for index in range(len(users) + 1)]
         return topics
+
+
+def balance(what: str, read: int, left_out: Mapping[str, int], where: str) -> str:
+    """The line that ends a command: how many were read, how many left out and why, where the list lies."""
+    reasons = [f"{number:,} {reason}" for reason, number in left_out.items() if number]
+    shown = "none"
+    if reasons:
+        shown = f"{sum(left_out.values()):,} ({', '.join(reasons)})"
+    return f"{what} read: {read:,}; left out: {shown}; list: {where}"
 
 
 def user_of(partition: Partition, judged: Topic, mapping: str) -> Buyer | None:

@@ -1,4 +1,7 @@
-"""Stand-alone queries: rewrite a user turn by heuristics so that it makes sense without the conversation."""
+"""Stand-alone queries: a user turn rewritten so that it makes sense without its conversation.
+
+Heuristics rewrite what the user said; ``canonical`` and ``variants`` take what annotators wrote.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -8,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 from crs_lib.core import prompts
+from crs_lib.core.errors import InputError
 from crs_lib.core.text import words
-from crs_lib.cosrec.records import Partition
+from crs_lib.cosrec.records import Intent, Partition
 from crs_lib.metrics.rewriting import SENTENCE, bleu
 from crs_lib.stats import Design, cluster_bootstrap
 
@@ -46,36 +50,59 @@ def _all_turns(turns: Sequence[str]) -> list[str]:
 
 
 # What the user said so far -> the words of a query.
-REWRITERS: dict[str, Callable[[Sequence[str]], Sequence[str]]] = {
+HEURISTICS: dict[str, Callable[[Sequence[str]], Sequence[str]]] = {
     "last turn": _last_turn,
     "content words": _content_words,
     "first and last": _first_and_last,
     "all turns": _all_turns,
 }
+CANONICAL = "canonical"
+VARIANTS = "variants"
+REWRITERS = (*HEURISTICS, CANONICAL, VARIANTS)  # the last two take what annotators wrote
 
 
 def rewrite(name: str, turns: Sequence[str]) -> str:
     """One rewrite by a heuristic; the turn as it is where no word is left."""
-    return " ".join(REWRITERS[name](turns)) or turns[-1]
+    return " ".join(HEURISTICS[name](turns)) or turns[-1]
+
+
+def stand_alone(name: str, turns: Sequence[str], intent: Intent | None) -> list[str]:
+    """The stand-alone queries of a need by a rewriter: one, or by ``variants`` all formulations of the
+    intent, the canonical one first. Raises InputError where ``canonical`` and ``variants`` get no intent.
+    """
+    if name in HEURISTICS:
+        return [rewrite(name, turns)]
+    if intent is None:
+        wrong = f"rewriter {name!r} takes the formulations of intents, and a topic has none"
+        raise InputError(f"{wrong}; add intents.jsonl, or name one of {', '.join(HEURISTICS)}")
+    if name == CANONICAL:
+        return [intent.canonical]
+    return intent.formulations
 
 
 def queries(partition: Partition, rewriters: Sequence[str]) -> pd.DataFrame:
-    """One row a user turn and rewriter: conversation, turn, rewriter, query, its words."""
+    """One row a user turn and rewriter: conversation, turn, rewriter, query, its words. What annotators wrote
+    is there for turns with an intent, that of the first intent.
+    """
+    first: dict[tuple[str, int], Intent] = {}
+    for intent in partition.all_intents():
+        first.setdefault((intent.conversation, intent.turn), intent)
     rows = []
     for talk, turn in partition.user_turns():
         for rewriter in rewriters:
-            query = rewrite(rewriter, talk.said(turn))
-            rows.append((talk.id, turn, rewriter, query, len(query.split())))
+            if rewriter in HEURISTICS or (talk.id, turn) in first:
+                query = stand_alone(rewriter, talk.said(turn), first.get((talk.id, turn)))[0]
+                rows.append((talk.id, turn, rewriter, query, len(query.split())))
     return pd.DataFrame(rows, columns=["conversation", "turn", "rewriter", "query", "words"])
 
 
 def heuristic_rewrites(partition: Partition) -> dict[str, dict[str, str]]:
     """Rewrites by heuristic and intent id, for every curated intent."""
-    rewrites: dict[str, dict[str, str]] = {name: {} for name in REWRITERS}
+    rewrites: dict[str, dict[str, str]] = {name: {} for name in HEURISTICS}
     for intent in partition.all_intents():
         turns = partition.conversations[intent.conversation].said(intent.turn)
-        for name in REWRITERS:
-            rewrites[name][intent.id] = rewrite(name, turns)
+        for name, texts in rewrites.items():
+            texts[intent.id] = rewrite(name, turns)
     return rewrites
 
 

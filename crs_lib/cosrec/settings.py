@@ -90,17 +90,24 @@ class RetrieveSettings(CorpusSettings):
     depth: Positive = 100
     """items of a ranking"""
 
-    def systems(self) -> list[RetrievalSystem]:
-        """Every system; those with the user's keywords last."""
-        systems = []
-        for retriever in self.retrievers:
-            for rewriter in self.rewriters:
-                systems.append(RetrievalSystem(f"{retriever}, {rewriter}", retriever, rewriter, False))
+    def requested(self) -> list[tuple[str, str, bool]]:
+        """The ways in which a query is made: rewriter, its name with or without keywords, whether with."""
+        ways = [(rewriter, rewriter, False) for rewriter in self.rewriters]
         if self.mapping:
             last = self.rewriters[-1]
-            for retriever in self.retrievers:
-                systems.append(RetrievalSystem(f"{retriever}, {last}, {KEYWORDS}", retriever, last, True))
-        return systems
+            ways.append((last, f"{last}, {KEYWORDS}", True))
+        return ways
+
+    def systems(self) -> list[RetrievalSystem]:
+        """Every system; those with the user's keywords last."""
+        plain: list[RetrievalSystem] = []
+        personal: list[RetrievalSystem] = []
+        for retriever in self.retrievers:
+            for rewriter, name, with_keywords in self.requested():
+                system = RetrievalSystem(f"{retriever}, {name}", retriever, rewriter, with_keywords)
+                systems = personal if with_keywords else plain
+                systems.append(system)
+        return plain + personal
 
 
 class ScoreSettings(CorpusSettings):

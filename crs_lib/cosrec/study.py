@@ -33,6 +33,7 @@ _SCORES = (
     "differences",
     "personal",
     "links",
+    "variants",
     "matched",
 )
 _PEOPLE = ("intents", "ceiling", "intent_agreement", "quality_agreement", "rewriting", "signals", "noise")
@@ -104,6 +105,12 @@ def _score(settings: ScoreSettings, stage: runs.Stage) -> dict[str, pd.DataFrame
     if links.is_dir():
         linked = {"earlier grades": evaluate.pool_prior(curated), **retrieve.read_runs(links).runs}
         tables["links"] = evaluate.score_links(curated, linked)
+    tables["variants"] = _NOTHING
+    variants = folder.parent / "variants"
+    if variants.is_dir():
+        tables["variants"] = evaluate.sensitivity(
+            curated, retrieve.read_runs(variants).runs, measure, **draws
+        )
     return tables
 
 

@@ -177,7 +177,7 @@ class BM25:
         return index
 
 
-@RETRIEVERS.register("bm25")
+@RETRIEVERS.register("bm25", weighted=True)
 class Lexical:
     """BM25 over texts with ids, of folded words (:mod:`crs_lib.core.text`), nothing stemmed or dropped.
 

@@ -23,36 +23,46 @@ class Retriever(Protocol):
 # Each member: a class whose ``texts`` map ids to texts; what a spec names behind a colon is its ``argument``.
 RETRIEVERS: Registry[Retriever] = Registry("retriever", room="crs_lib.retrieval")
 FUSIONS: Registry[list[Hit]] = Registry("fusion")
+_QUERIES = ("queries.tsv", "topics.tsv")  # the second of two columns, as notebook 13 wrote it before 0.4
 _LOG = logging.getLogger("crs_lib.retrieval")
 
 
-def build(spec: str, texts: Mapping[str, str]) -> Retriever:
-    """A retriever (``bm25``, ``dense:minilm`` …) over texts by id. Raises InputError for an unknown spec, or
-    an id that is empty or holds blanks (run files could not carry it).
+def build(spec: str, texts: Mapping[str, str], k1: float = 1.2, b: float = 0.75) -> Retriever:
+    """A retriever (``bm25``, ``dense:minilm`` …) over texts by id; ``k1`` and ``b`` are for those by BM25.
+    Raises InputError for an unknown spec, or an id that is empty or holds blanks (run files could not carry
+    it).
     """
     for name in texts:
         if len(name.split()) != 1:
             raise InputError(f"document id {name!r} is empty or holds blanks; run files cannot carry it")
+    if RETRIEVERS.get(spec).facts.get("weighted"):
+        return RETRIEVERS.create(spec, texts=texts, k1=k1, b=b)
     return RETRIEVERS.create(spec, texts=texts)
 
 
-@RETRIEVERS.register("pyserini", argument="a folder of runs, or a Lucene index", example="runs", made=True)
-def _pyserini(argument: str, texts: Collection[str]) -> Retriever:
-    """What Pyserini found: its run files of own queries (``topics.tsv``: id and text), or its Lucene index.
+@RETRIEVERS.register(
+    "pyserini", argument="a folder of runs, or a Lucene index", example="runs", made=True, weighted=True
+)
+def _pyserini(argument: str, texts: Collection[str], k1: float = 0.9, b: float = 0.4) -> Retriever:
+    """What Pyserini found: its run files of own queries (``queries.tsv``: id, text), or its Lucene index.
 
-    Hits outside the collection are left out. Several run files (``*.run``, ``*.txt``, ``*.trec``) that hold a
-    query are fused by ``stratum``. Raises InputError for a folder of neither kind, or an index without the
-    package.
+    Hits outside the collection are left out; where there are no texts at all, none is. Several run files
+    (``*.run``, ``*.txt``, ``*.trec``) that hold a query are fused by ``stratum``. Raises InputError for a
+    folder of neither kind, or an index without the package.
     """
     folder = paths.given(argument)
     if any(folder.glob("segments_*")):
         if not find_spec("pyserini"):
-            raise InputError(f"{argument!r} is a Lucene index: pip install pyserini, which needs Java")
+            needs = "pip install pyserini==0.22.1, and Java 17"
+            raise InputError(f"{argument!r} is a Lucene index, which needs Pyserini: {needs}")
         lucene = importlib.import_module("pyserini.search.lucene")
-        return _LuceneIndex(lucene.LuceneSearcher(str(folder)), texts)
-    if not (folder / "topics.tsv").is_file():
-        raise InputError(f"{argument!r} holds no topics.tsv and run files, and is no Lucene index")
-    return _StoredRuns(argument, folder, texts)
+        searcher = lucene.LuceneSearcher(str(folder))
+        searcher.set_bm25(k1, b)
+        return _LuceneIndex(searcher, texts)
+    for name in _QUERIES:
+        if (folder / name).is_file():
+            return _StoredRuns(argument, folder / name, texts)
+    raise InputError(f"{argument!r} holds no queries.tsv and run files, and is no Lucene index")
 
 
 class _LuceneIndex:
@@ -66,34 +76,36 @@ class _LuceneIndex:
         """The best hits of the index."""
         hits = []
         for hit in self._searcher.search(query, 10 * k):
-            if hit.docid in self._texts:
+            if not self._texts or hit.docid in self._texts:
                 score = float(hit.score)
                 hits.append(Hit(hit.docid, score))
         return hits[:k]
 
 
 class _StoredRuns:
-    """Run files of queries that ``topics.tsv`` names."""
+    """Run files of queries that a file of tab-separated ids and texts names."""
 
-    def __init__(self, name: str, folder: Path, texts: Collection[str]) -> None:
+    def __init__(self, name: str, queries: Path, texts: Collection[str]) -> None:
         self._name = name
+        self._file = queries.name
         self._texts = texts
         self._topics = {}
-        for line in safety.read_text(folder / "topics.tsv").splitlines():
+        for line in safety.read_text(queries).splitlines():
             topic, _, text = line.partition("\t")
             self._topics[" ".join(text.split())] = topic
-        files = read_folder(folder)
+        files = read_folder(queries.parent)
         self._runs = files.runs
-        unread = [other for other in files.unread if other != "topics.tsv"]
+        unread = [other for other in files.unread if other not in _QUERIES]
         if unread:
-            _LOG.warning("%s: %s are no run files and were not read", folder.name, ", ".join(unread))
+            folder = queries.parent.name
+            _LOG.warning("%s: %s are no run files and were not read", folder, ", ".join(unread))
         self._check_topics()
         self._check_documents()
 
     def _check_topics(self) -> None:
-        """Warn of a run of other topics than ``topics.tsv`` has, InputError where it shares none."""
+        """Warn of a run of other topics than the queries have, InputError where it shares none."""
         for name, run in self._runs.items():
-            match(f"topics of {name} in topics.tsv", run, set(self._topics.values()))
+            match(f"topics of {name} in {self._file}", run, set(self._topics.values()))
 
     def _check_documents(self) -> None:
         """InputError where no run has a document of the collection; a file may be of another collection."""
@@ -108,11 +120,11 @@ class _StoredRuns:
         """The best hits of the runs; InputError for a query that no run was made of."""
         topic = self._topics.get(" ".join(query.split()))
         if topic is None:
-            lacks = f"topics.tsv of {self._name!r} lacks the query {query!r}"
-            raise InputError(f"{lacks}; run Pyserini on topics.tsv of a run of 13_cosrec_retrieve")
+            lacks = f"{self._file} of {self._name!r} lacks the query {query!r}"
+            raise InputError(f"{lacks}; run Pyserini on queries.tsv of a run of 13_cosrec_retrieve")
         parts = []
         for run in self._runs.values():
-            hits = [hit for hit in run.get(topic, ()) if hit.id in self._texts]
+            hits = [hit for hit in run.get(topic, ()) if not self._texts or hit.id in self._texts]
             if hits:
                 parts.append(hits)
         if len(parts) > 1:

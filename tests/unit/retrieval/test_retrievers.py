@@ -1,7 +1,11 @@
 """One contract for every retriever."""
 
+import json
 import math
 import random
+import subprocess
+import sys
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -342,18 +346,42 @@ def test_what_a_killed_process_left_is_removed_and_what_another_one_fills_is_not
 
 def test_runs_of_pyserini_are_a_retriever(tmp_path):
     """A run file for products and one for passages: of both what the collection holds; two for one are fused."""
-    (tmp_path / "topics.tsv").write_text("1\tcamping  stove\n2\tnothing\n")
+    (tmp_path / "queries.tsv").write_text("1\tcamping  stove\n2\tnothing\n")
     (tmp_path / "run.products.txt").write_text("1 Q0 stove 1 9.5 Anserini\n1 Q0 kettle 2 7 Anserini\n")
     (tmp_path / "passages.run").write_text("1 Q0 msmarco#7 1 3.5 Anserini\n")
     found = build(f"pyserini:{tmp_path}", TEXTS)
     assert [tuple(hit) for hit in found.search("camping stove")] == [("stove", 9.5), ("kettle", 7.0)]
     assert found.search("camping stove", 1) == found.search("camping stove")[:1]
     assert found.search("nothing") == []
-    refused("lacks the query 'tent'", found.search, "tent")
+    refused("queries.tsv of .* lacks the query 'tent'", found.search, "tent")
     (tmp_path / "other.trec").write_text("1 Q0 lamp 1 2 x\n1 Q0 stove 2 1 x\n")
     fused = build(f"pyserini:{tmp_path}", TEXTS).search("camping stove")
     assert [hit.id for hit in fused] == ["stove", "lamp", "kettle"]
-    (tmp_path / "index").mkdir()
-    refused(r"no topics\.tsv", build, f"pyserini:{tmp_path / 'index'}", TEXTS)
-    (tmp_path / "index" / "segments_1").touch()
-    refused("pip install pyserini", build, f"pyserini:{tmp_path / 'index'}", TEXTS)
+
+
+def test_without_a_collection_every_hit_of_pyserini_counts(tmp_path):
+    (tmp_path / "topics.tsv").write_text("1\tcamping stove\n")  # as notebook 13 wrote it before 0.4
+    (tmp_path / "passages.run").write_text("1 Q0 msmarco#7 1 3.5 Anserini\n")
+    hits = build(f"pyserini:{tmp_path}", {}).search("camping stove")
+    assert [hit.id for hit in hits] == ["msmarco#7"]
+
+
+def test_what_is_no_folder_of_pyserini_is_refused(tmp_path):
+    refused(r"no queries\.tsv", build, f"pyserini:{tmp_path}", TEXTS)
+    (tmp_path / "segments_1").touch()
+    if find_spec("pyserini") is None:
+        refused("pip install pyserini==0.22.1, and Java", build, f"pyserini:{tmp_path}", TEXTS)
+
+
+@pytest.mark.skipif(find_spec("pyserini") is None, reason="pyserini and Java are not installed")
+def test_an_index_of_lucene_is_searched(tmp_path):
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    lines = [json.dumps({"id": name, "contents": text}) for name, text in TEXTS.items()]
+    (documents / "all.jsonl").write_text("\n".join(lines))
+    files = ["--input", str(documents), "--index", str(tmp_path / "index")]
+    program = [sys.executable, "-m", "pyserini.index.lucene", "--collection", "JsonCollection"]
+    subprocess.run([*program, "--generator", "DefaultLuceneDocumentGenerator", *files], check=True)
+    lucene = build(f"pyserini:{tmp_path / 'index'}", TEXTS, k1=1.2, b=0.75)
+    ours = build("bm25", TEXTS)
+    assert [hit.id for hit in lucene.search("stove")] == [hit.id for hit in ours.search("stove")]
