@@ -16,7 +16,7 @@ from pathlib import Path
 from crs_lib.core import paths
 from crs_lib.cosrec import corpus, evaluate, index
 from crs_lib.cosrec.records import Partition, topic
-from crs_lib.cosrec.rewriting import rewrite
+from crs_lib.cosrec.rewriting import stand_alone
 from crs_lib.retrieval.runs import Run
 
 MAKE = paths.samples() / "cosrec" / "make_sample.py"
@@ -38,7 +38,7 @@ def ranked(folder: Path, fusion: str = "stratum") -> tuple[Partition, dict[str, 
         for name in curated.qrels:
             asked = topic(name)
             said = curated.conversations[asked.conversation].said(asked.turn)
-            run[name] = searches[asked.kind].search(rewrite("first and last", said), 100)
+            run[name] = searches[asked.kind].search(stand_alone("first and last", said, None)[0], 100)
         found[spec] = run
     return curated, found
 

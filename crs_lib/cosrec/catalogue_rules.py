@@ -57,7 +57,7 @@ class Options(Settings):
     """keep the working files"""
 
 
-def letter_share(text: str, letters: str) -> float:
+def _letter_share(text: str, letters: str) -> float:
     """Share of characters that ``letters`` (latin-1 or ascii) holds, in [0, 1]; 1 for an empty text."""
     if text.isascii():
         return 1.0
@@ -65,9 +65,9 @@ def letter_share(text: str, letters: str) -> float:
 
 
 def _foreign(title: str, text: str, options: Options) -> bool:
-    if letter_share(title, options.letters) < options.title_latin:
+    if _letter_share(title, options.letters) < options.title_latin:
         return True
-    return letter_share(text, options.letters) < options.text_latin
+    return _letter_share(text, options.letters) < options.text_latin
 
 
 class _FunctionWords(NamedTuple):
@@ -161,7 +161,7 @@ _OUT_OF = re.compile(r"\s*(?:/|out of)\s*5(?:\.0)?(?:\s+stars?)?\s*$")
 _GROUPED = re.compile(r"\d{1,3}([.,])\d{3}(?:\1\d{3})*")
 
 
-def number_in(text: str) -> float | None:
+def _number_in(text: str) -> float | None:
     """The one number of a text, a currency or word beside it, or None: "19,99 €", "1.299,00", "12 ratings".
 
     Of comma and point the last parts the decimals. One comma before three digits groups them; one point there
@@ -185,7 +185,7 @@ def price_of(value: Any, legacy: bool) -> float | None:
     """The price as a number, or None: ``19.99``, "19.99" in both; 20, "$1,299.00", "19,99 €" only in ours."""
     if isinstance(value, str):
         if not legacy:
-            value = number_in(value)
+            value = _number_in(value)
         else:
             try:
                 value = float(value)
@@ -203,7 +203,7 @@ def _count_of(value: Any, legacy: bool) -> int | None:
     if legacy:
         return None
     if isinstance(value, str):
-        value = number_in(value)
+        value = _number_in(value)
     if type(value) is float and value.is_integer():
         return int(value)
     return None
@@ -212,7 +212,7 @@ def _count_of(value: Any, legacy: bool) -> int | None:
 def _grade_of(value: Any, legacy: bool) -> Any:
     """A grade as a number; ours reads "4,4" and "4.4 out of 5 stars" too."""
     if isinstance(value, str) and not legacy:
-        return number_in(_OUT_OF.sub("", value))
+        return _number_in(_OUT_OF.sub("", value))
     return value
 
 

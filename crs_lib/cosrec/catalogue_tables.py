@@ -168,7 +168,7 @@ def _read_file(job: Job, source: Source, kind: str, progress: Progress | None) -
     folder = job.work / kind
     path = source.file(kind)
     of = source.made_of(kind)
-    reader = LineReader(path, FIELDS[kind], progress)
+    reader = _LineReader(path, FIELDS[kind], progress)
     counts: Counter[str] = Counter()
     rows = _products(job, source, reader, counts)
     if kind == "reviews":
@@ -182,7 +182,7 @@ def _read_file(job: Job, source: Source, kind: str, progress: Progress | None) -
     _finish(folder, source.name, of, {"counts": positive, "sha256": tables.sha256(path)})
 
 
-class LineReader:
+class _LineReader:
     """The readable lines of a plain or packed file, with their objects; the others are ``unreadable``."""
 
     def __init__(self, path: Path, fields: Sequence[str], progress: Progress | None = None) -> None:
@@ -264,7 +264,7 @@ def encoder() -> Encode:
     return encode
 
 
-def _products(job: Job, source: Source, lines: LineReader, counts: Counter[str]) -> Iterator[Row]:
+def _products(job: Job, source: Source, lines: _LineReader, counts: Counter[str]) -> Iterator[Row]:
     encode = encoder()
     for _, row in lines:
         counts["read"] += 1
@@ -281,7 +281,7 @@ def _products(job: Job, source: Source, lines: LineReader, counts: Counter[str])
         yield key, -1, 0, rank, result.body
 
 
-def _reviews(job: Job, source: Source, lines: LineReader, counts: Counter[str]) -> Iterator[Row]:
+def _reviews(job: Job, source: Source, lines: _LineReader, counts: Counter[str]) -> Iterator[Row]:
     encode = encoder()
     options = job.options
     legacy = options.legacy

@@ -107,7 +107,7 @@ def _folders(source: str) -> list[Path]:
 
 def load_all(source: str) -> dict[str, Partition]:
     """The partitions of a corpus by name; RunError and InputError as :func:`load`."""
-    return {folder.name: read_partition(folder) for folder in _folders(source)}
+    return {folder.name: load(folder.parent, folder.name) for folder in _folders(source)}
 
 
 def digests(source: str) -> dict[str, str]:
@@ -123,23 +123,19 @@ def _hashes(folder: Path) -> dict[str, str]:
     return {name: tables.sha256(folder / name) for name in _FILES if (folder / name).is_file()}
 
 
-def load(folder: Path, name: str) -> Partition:
-    """One partition. Only its conversations must be there; the rest may be absent. Raises
+def load(folder: Path | str, name: str) -> Partition:
+    """The partition ``name`` of a corpus: raw, crowd, curated, or another folder.
+
+    Only its conversations must be there; the rest may be absent. Raises
     RunError for a missing partition, InputError (file, line, what was found) for what breaks the data
     contract: no JSON, no UTF-8, several keys in a line, an id twice or unknown, an intent type, rating or
     grade that is none, a text that is none, a turn that the conversation does not have.
     """
-    if name not in PARTITIONS:
-        raise InputError(f"partition {name!r} is not known; use one of {', '.join(PARTITIONS)}")
-    return read_partition(folder / name)
-
-
-def read_partition(base: Path) -> Partition:
-    """The partition in a folder of any name; errors as those of :func:`load`."""
+    base = Path(folder) / name
     if not (base / _CONVERSATIONS).is_file():
         hint = ""
         if base.name == "raw":
-            hint = "; the raw partition is a separate download (python -m crs_lib data get cosrec)"
+            hint = "; it is a separate download: python -m crs_lib data get cosrec-raw"
         raise RunError(f"no {base.name}/{_CONVERSATIONS} in the corpus{hint}")
     talks = _read(base / _CONVERSATIONS, _TEXT, _conversation)
     profiles = _read(base / _PROFILES, _SUMMARIES, _value, talks)

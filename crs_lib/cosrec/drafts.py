@@ -85,14 +85,6 @@ class Version(NamedTuple):
     left_out: tuple[str, ...]
 
 
-class Fitted(NamedTuple):
-    """A prompt, the context size to ask for, and what was left out to get there."""
-
-    prompt: str
-    context: int
-    left_out: tuple[str, ...]
-
-
 def shrinking(material: Material, render: Callable[[Material], str]) -> Iterator[Version]:
     """The prompt of all material, then without its parts one after the other."""
     less: Material | None = material
@@ -103,8 +95,8 @@ def shrinking(material: Material, render: Callable[[Material], str]) -> Iterator
 
 def fit(
     versions: Iterable[Version], about: str, count: Callable[[str], int], answer: int, contexts: Sequence[int]
-) -> Fitted:
-    """The first version that a context holds with ``answer`` tokens of answer, in the smallest one. At most
+) -> tuple[Version, int]:
+    """The first version that a context holds with ``answer`` tokens of answer, and the smallest one. At most
     three context sizes are used, since a server reloads the model for each change. Raises InputError where no
     version fits.
     """
@@ -115,7 +107,7 @@ def fit(
         needs = count(version.prompt) + answer
         for size in contexts:
             if needs <= size:
-                return Fitted(version.prompt, size, version.left_out)
+                return version, size
     raise InputError(f"the shortest prompt about {about!r} may take {needs} tokens; use larger context sizes")
 
 

@@ -33,13 +33,13 @@ def _topics(partition: Partition) -> pd.DataFrame:
 def score(partition: Partition, runs: Runs, measures: Sequence[str] = MEASURES) -> pd.DataFrame:
     """One row a run and judged topic: system, topic, intent, conversation, kind, turn, user_index (missing
     for search), one column a measure, missing. A topic that a run lacks scores 0 (``missing`` is True).
-    Raises InputError for a partition without judgments, and for a run that :func:`matches` refuses.
+    Raises InputError for a partition without judgments, and for a run that :func:`matched` refuses.
     """
     if not partition.qrels:
         raise InputError(f"the partition {partition.name!r} has no judgments (qrels.qrels) to score runs on")
     tables = []
     for name, run in runs.items():
-        matches(partition, name, run)
+        _matches(partition, name, run)
         scored = score_run(run, partition.qrels, measures)
         missing = scored.topics.index.isin(scored.missing)
         table = _topics(partition).join(scored.topics.assign(missing=missing), on="topic")
@@ -47,7 +47,7 @@ def score(partition: Partition, runs: Runs, measures: Sequence[str] = MEASURES) 
     return pd.concat(tables, ignore_index=True)
 
 
-def matches(partition: Partition, name: str, run: Mapping[str, Ranking]) -> list[Match]:
+def _matches(partition: Partition, name: str, run: Mapping[str, Ranking]) -> list[Match]:
     """What of a run meets the judgments: its topics, the judged topics of each kind that it has, and the
     lists that hold a judged document. Raises InputError where no topic or no list does; below half it warns.
     """
@@ -72,10 +72,10 @@ def matches(partition: Partition, name: str, run: Mapping[str, Ranking]) -> list
 
 
 def matched(partition: Partition, runs: Runs, unread: Sequence[str] = ()) -> pd.DataFrame:
-    """The accounts of all runs (:func:`matches`), one a row: matched, n, sentence; and the files not read."""
+    """The accounts of all runs (:func:`matched`), one a row: matched, n, sentence; and the files not read."""
     accounts = [Match(0, 1, f"{name} is no run file and was not read") for name in unread]
     for name, run in runs.items():
-        accounts += matches(partition, name, run)
+        accounts += _matches(partition, name, run)
     return pd.DataFrame(accounts, columns=Match._fields)
 
 

@@ -28,7 +28,7 @@ _STAGE = "generate"
 _FRAME = 16  # tokens of a chat's frame around a prompt
 
 
-class Written(NamedTuple, Generic[T]):
+class _Written(NamedTuple, Generic[T]):
     """A text as it was read, what was asked for it, and its attempt from 1."""
 
     content: T
@@ -36,7 +36,7 @@ class Written(NamedTuple, Generic[T]):
     attempt: int
 
 
-class Question(NamedTuple, Generic[T]):
+class _Question(NamedTuple, Generic[T]):
     """A prompt to be sent: its name, whom it is about, its versions from whole to short, what its seeds
     follow from, and how a reply is read.
     """
@@ -128,11 +128,11 @@ class Writer:
         documents = tuple(self.stock.passages[name] for name in passages)
         return drafts.Material(target.id, described, documents, self.config.reviews, len(described))
 
-    def _query(self, target: CatalogueProduct, number: int) -> Written[str]:
+    def _query(self, target: CatalogueProduct, number: int) -> _Written[str]:
         """A general query for the target, and what was asked for it."""
         most = self.config.query_words
         if self.config.asked_for_queries == TEMPLATE:
-            return Written(drafts.query_by_rule(target, min(5, most)), {}, 1)
+            return _Written(drafts.query_by_rule(target, min(5, most)), {}, 1)
 
         def render(material: drafts.Material) -> str:
             product = target.block(material.reviews)
@@ -143,11 +143,11 @@ class Writer:
 
         versions = drafts.shrinking(self._material(target, [target.id], []), render)
         address = (number, "product_query", target.id)
-        return self._asked(Question("product_query", target.id, versions, address, read))
+        return self._asked(_Question("product_query", target.id, versions, address, read))
 
     def _draft(
         self, target: CatalogueProduct, material: drafts.Material, query: str, number: int
-    ) -> Written[drafts.Draft]:
+    ) -> _Written[drafts.Draft]:
         """The first draft that keeps the rules, with the prompt that led to it and its attempt."""
         config = self.config
 
@@ -176,7 +176,7 @@ class Writer:
         if config.writer == TEMPLATE:
             return self._first(by_rule, read, f"conversation for {target.id}")
         versions = drafts.shrinking(material, render)
-        return self._asked(Question("conversation", target.id, versions, (number, "conversation"), read))
+        return self._asked(_Question("conversation", target.id, versions, (number, "conversation"), read))
 
     def _profile(self, user: str, number: int) -> dict[str, Any]:
         """Summary and keywords of a buyer, by the model or by rule, with what was asked."""
@@ -201,9 +201,9 @@ class Writer:
 
     def _of_buyer(
         self, name: str, user: str, texts: Sequence[str], number: int, read: Callable[[str], T]
-    ) -> Written[T]:
+    ) -> _Written[T]:
         versions = self._review_versions(name, texts)
-        return self._asked(Question(name, user, versions, (number, name, user), read))
+        return self._asked(_Question(name, user, versions, (number, name, user), read))
 
     def _review_versions(self, name: str, texts: Sequence[str]) -> Iterator[drafts.Version]:
         """The prompt of all reviews, then without the last ones."""
@@ -215,7 +215,7 @@ class Writer:
     def _prompt(self, name: str, **values: str | int) -> str:
         return prompts.render(f"{NAME}/{name}", self.config.prompts, **values)
 
-    def _asked(self, question: Question[T]) -> Written[T]:
+    def _asked(self, question: _Question[T]) -> _Written[T]:
         """A model's first answer to a prompt that can be read; each attempt has a seed of its own."""
         config = self.config
         models = self.models
@@ -223,23 +223,25 @@ class Writer:
             raise RunError("the writer was made without models; this is a defect, please report it")
         name = question.prompt
         target = config.request(name)
-        fitted = drafts.fit(question.versions, question.about, self._tokens, target.tokens, config.contexts)
-        options = {"num_ctx": fitted.context, "num_predict": target.tokens, "temperature": config.temperature}
-        tokens = self._tokens(fitted.prompt) if config.tokenizer else 0
+        version, context = drafts.fit(
+            question.versions, question.about, self._tokens, target.tokens, config.contexts
+        )
+        options = {"num_ctx": context, "num_predict": target.tokens, "temperature": config.temperature}
+        tokens = self._tokens(version.prompt) if config.tokenizer else 0
 
         def ask(attempt: int) -> tuple[str, Facts]:
             seed = address_seed(config.model_seed, NAME, *question.address, attempt)
             tags = {"conversation": question.address[0], "attempt": attempt, "prompt": name}
             role = f"cosrec {name}"
-            request = Request.ask(role, fitted.prompt, seed=seed, options=options, tags=tags, tokens=tokens)
+            request = Request.ask(role, version.prompt, seed=seed, options=options, tags=tags, tokens=tokens)
             reply = models.complete(target.model, request)
             facts = {
                 "template": prompts.digest(f"{NAME}/{name}", config.prompts),
-                "prompt": fitted.prompt,
+                "prompt": version.prompt,
                 "seed": seed,
-                "num_ctx": fitted.context,
+                "num_ctx": context,
                 "model": reply.digest,
-                "left_out": list(fitted.left_out),
+                "left_out": list(version.left_out),
             }
             return reply.text, facts
 
@@ -247,13 +249,13 @@ class Writer:
 
     def _first(
         self, write: Callable[[int], tuple[str, Facts]], read: Callable[[str], T], wanted: str
-    ) -> Written[T]:
+    ) -> _Written[T]:
         """The first attempt's text that can be read; RunError for none."""
         problem = ""
         for attempt in range(self.attempts):
             text, facts = write(attempt)
             try:
-                return Written(read(text), facts, attempt + 1)
+                return _Written(read(text), facts, attempt + 1)
             except InputError as error:
                 problem = str(error)
         raise RunError(f"no usable {wanted} in {self.attempts} attempts: {problem}")

@@ -21,7 +21,6 @@ from crs_lib.cosrec.items import (
     D,
     Passage,
     Review,
-    check_file,
     file_of,
     files_of,
     read_lines,
@@ -32,6 +31,7 @@ from crs_lib.retrieval.fusion import RETRIEVERS, Fused, Retriever, build
 from crs_lib.retrieval.store import StoredIds, mapped, new_folder, read_header
 
 _KIND = "crs-cosrec-3"
+_COLLECTIONS = ("products", "passages")
 
 
 def _by_user(products: Iterable[CatalogueProduct]) -> dict[str, list[Review]]:
@@ -51,12 +51,16 @@ class Stock:
     products: Mapping[str, CatalogueProduct]
     passages: Mapping[str, Passage]
 
-    def __init__(self, folder: Path, k1: float = 1.2, b: float = 0.75) -> None:
-        """Reads ``products.jsonl`` and ``passages.jsonl`` (.gz, .zst); one that is not there is empty."""
+    def __init__(
+        self, folder: Path, k1: float = 1.2, b: float = 0.75, needs: Sequence[str] = _COLLECTIONS
+    ) -> None:
+        """Reads ``products.jsonl`` and ``passages.jsonl`` (.gz, .zst); what is not there is empty, and a
+        RunError where the caller ``needs`` it.
+        """
         self.k1 = k1
         self.b = b
-        self.products = _by_id(file_of(folder, "products"), CatalogueProduct)
-        self.passages = _by_id(file_of(folder, "passages"), Passage)
+        self.products = _by_id(folder, "products", CatalogueProduct, needs)
+        self.passages = _by_id(folder, "passages", Passage, needs)
         self._retrievers: dict[tuple[str, str], Retriever] = {}
 
     def records(self, collection: str) -> Mapping[str, CatalogueProduct] | Mapping[str, Passage]:
@@ -95,8 +99,9 @@ class Stock:
         return build(spec, texts, k1=self.k1, b=self.b)
 
 
-def _by_id(path: Path, kind: type[D]) -> dict[str, D]:
-    if not path.exists():
+def _by_id(folder: Path, name: str, kind: type[D], needs: Sequence[str]) -> dict[str, D]:
+    path = file_of(folder, name)
+    if name not in needs and not path.exists():
         return {}
     return {record.id: record for _, record in read_lines(path, kind)}
 
@@ -192,15 +197,13 @@ def opened(
     index: str = "",
     k1: float = 1.2,
     b: float = 0.75,
-    needs: Sequence[str] = ("products", "passages"),
+    needs: Sequence[str] = _COLLECTIONS,
 ) -> Stock:
     """The stock of a corpus folder, or of an index where one is named. Raises RunError where the folder lacks
     what the caller ``needs``, InputError where the index was made with another ``k1`` or ``b``.
     """
     if not index:
-        for name in needs:
-            check_file(file_of(folder, name))
-        return Stock(folder, k1, b)
+        return Stock(folder, k1, b, needs)
     stock = StockOnDisk(paths.given(index))
     own_k1 = stock.facts["k1"]
     own_b = stock.facts["b"]
@@ -214,7 +217,7 @@ def digests(folder: Path, index: str = "") -> dict[str, str]:
     if index:
         return dict(StockOnDisk(paths.given(index)).facts["inputs"])
     files: list[Path] = []
-    for name in ("products", "passages"):
+    for name in _COLLECTIONS:
         files += filter(Path.is_file, files_of(file_of(folder, name)))
     return _digests(files)
 

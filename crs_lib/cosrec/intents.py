@@ -20,8 +20,7 @@ from crs_lib.core import prompts
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Registry
 from crs_lib.core.tables import write_jsonl
-from crs_lib.cosrec import votes
-from crs_lib.cosrec.corpus import read_partition
+from crs_lib.cosrec import corpus, votes
 from crs_lib.cosrec.labels import (
     Floats,
     Labels,
@@ -351,8 +350,8 @@ def predict_files(train: Path, test: Path, out: Path, model: str = "", seed: int
     the tested partition has intents, else None. Raises InputError where the training partition has no
     annotations.
     """
-    crowd = read_partition(train)
-    tested = read_partition(test)
+    crowd = corpus.load(train.parent, train.name)
+    tested = corpus.load(test.parent, test.name)
     if not crowd.annotations:
         raise InputError(f"{train.name!r} has no intent_annotations.jsonl to learn from; train on crowd")
     shared = sorted(set(crowd.conversations) & set(tested.conversations))

@@ -128,13 +128,6 @@ def files_of(path: Path) -> list[Path]:
     return files or [path]
 
 
-def check_file(path: Path) -> None:
-    """RunError where there is no such file, or no file in such a folder."""
-    if not any(map(Path.is_file, files_of(path))):
-        again = "make products by: python -m crs_lib cosrec catalogue"
-        raise RunError(f"no file {paths.shown(path)}; {again}")
-
-
 def read_lines(path: Path, kind: type[D]) -> Iterator[tuple[bytes, D]]:
     """The lines of plain, ``.gz`` or ``.zst`` files, each with the product or passage that it holds. Raises
     RunError where there is no file, InputError naming the line that is broken, or behind which the file
@@ -143,7 +136,9 @@ def read_lines(path: Path, kind: type[D]) -> Iterator[tuple[bytes, D]]:
     import pyarrow as pa
 
     for file in files_of(path):
-        check_file(file)
+        if not file.is_file():
+            again = "make products by: python -m crs_lib cosrec catalogue"
+            raise RunError(f"no file {paths.shown(file)}; {again}")
         stream = io.BufferedReader(pa.input_stream(str(file), compression="detect"), 1 << 18)
         with safety.unpacked(stream, file) as lines:
             yield from _read(lines, kind, file.name)

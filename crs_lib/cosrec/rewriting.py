@@ -61,7 +61,7 @@ VARIANTS = "variants"
 REWRITERS = (*HEURISTICS, CANONICAL, VARIANTS)  # the last two take what annotators wrote
 
 
-def rewrite(name: str, turns: Sequence[str]) -> str:
+def _rewrite(name: str, turns: Sequence[str]) -> str:
     """One rewrite by a heuristic; the turn as it is where no word is left."""
     return " ".join(HEURISTICS[name](turns)) or turns[-1]
 
@@ -71,7 +71,7 @@ def stand_alone(name: str, turns: Sequence[str], intent: Intent | None) -> list[
     intent, the canonical one first. Raises InputError where ``canonical`` and ``variants`` get no intent.
     """
     if name in HEURISTICS:
-        return [rewrite(name, turns)]
+        return [_rewrite(name, turns)]
     if intent is None:
         wrong = f"rewriter {name!r} takes the formulations of intents, and a topic has none"
         raise InputError(f"{wrong}; add intents.jsonl, or name one of {', '.join(HEURISTICS)}")
@@ -102,7 +102,7 @@ def heuristic_rewrites(partition: Partition) -> dict[str, dict[str, str]]:
     for intent in partition.all_intents():
         turns = partition.conversations[intent.conversation].said(intent.turn)
         for name, texts in rewrites.items():
-            texts[intent.id] = rewrite(name, turns)
+            texts[intent.id] = _rewrite(name, turns)
     return rewrites
 
 

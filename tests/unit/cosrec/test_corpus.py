@@ -6,7 +6,7 @@ import pytest
 
 from crs_lib.core.errors import RunError
 from crs_lib.cosrec import audit, corpus, evaluate
-from crs_lib.cosrec.catalogue_rules import is_english, language, letter_share
+from crs_lib.cosrec.catalogue_rules import is_english, language
 from crs_lib.cosrec.labels import curated_labels, majority_labels
 from crs_lib.cosrec.records import IntentLabel, Utterance, number, topic, user_of
 from tests.helpers import refused
@@ -162,7 +162,7 @@ def test_what_nobody_rated_or_annotated_is_odd_and_not_fatal(tmp_path):
 
 def test_missing_partitions_name_the_command(tmp_path):
     refused("data get cosrec", corpus.load, tmp_path, "raw", error=RunError)
-    refused("partition 'cured'", corpus.load, tmp_path, "cured")
+    refused("no cured/conversations.jsonl", corpus.load, tmp_path, "cured", error=RunError)
     refused("no CoSRec corpus", corpus.locate, str(tmp_path), error=RunError)
 
 
@@ -313,8 +313,3 @@ def test_other_languages():
 
 def test_typographic_signs_are_no_other_script():
     assert is_english("It’s “great” – really…")
-
-
-def test_the_share_of_letters():
-    assert [letter_share(text, "latin-1") for text in ("abЖЖ", "é", "")] == [0.5, 1.0, 1.0]
-    assert [letter_share(text, "ascii") for text in ("abЖé", "é", "")] == [0.5, 0.0, 1.0]

@@ -82,14 +82,14 @@ def test_signals_by_hand():
 
 def test_heuristic_rewrites_by_hand():
     said = ["I need a light tent for two", "What does waterproof mean?"]
-    assert rewriting.rewrite("last turn", said) == "What does waterproof mean?"
-    assert rewriting.rewrite("content words", said) == "waterproof mean"
-    assert rewriting.rewrite("first and last", said) == "light tent two waterproof mean"
+    assert rewriting.stand_alone("last turn", said, None) == ["What does waterproof mean?"]
+    assert rewriting.stand_alone("content words", said, None) == ["waterproof mean"]
+    assert rewriting.stand_alone("first and last", said, None) == ["light tent two waterproof mean"]
 
 
-@pytest.mark.parametrize("name", rewriting.REWRITERS)
+@pytest.mark.parametrize("name", rewriting.HEURISTICS)
 def test_no_query_is_empty(name):
-    assert rewriting.rewrite(name, ["Thanks!"]) == "Thanks!"
+    assert rewriting.stand_alone(name, ["Thanks!"], None) == ["Thanks!"]
 
 
 def test_rewrites_are_scored_against_the_canonical_and_the_closest():
