@@ -10,8 +10,8 @@ The last result stands in docs/records/straight_users.csv.
 
 import argparse
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -26,33 +26,14 @@ from crs_lib.simulate import scenarios
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.scenarios import Scenario
 from crs_lib.simulate.users import INSIST, NOTHING_NAMED, User
-from crs_lib.systems import base, policies
-from crs_lib.systems.base import SYSTEMS, Draw, Items, Wishes, World
+from crs_lib.systems import base
+from crs_lib.systems.base import World
 from crs_lib.validity import arms
 
 SYSTEMS_MEASURED = ("load", "sticky", "tracker", "oracle")
 TURNS = 8  # so few hold the first change and its window
-PER_STATEMENT = 0.12  # by how much Load's chance of a random list rises with each turn that holds a value
 PARTNER = "tracker"  # whose replies the users hear whose words are read
 READERS = ("counts", "presence")  # of words and pairs of words
-
-
-@SYSTEMS.register("load")
-class Load(policies.Tracker):
-    """The tracker, which gets worse with every user turn that holds a value, whatever it says."""
-
-    heard = 0
-
-    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
-        """What the tracker believes; counts the turns that hold a value."""
-        self.heard += any(not match.rejected for match in self.world.grounder.audit(text))
-        return super().believe(turn, text, user_meta)
-
-    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
-        """The tracker's films, or films by chance."""
-        if draw.random() < PER_STATEMENT * self.heard:
-            return self.by_chance(draw, self.n)
-        return super().choose(constraints, avoid, draw)
 
 
 class Row(NamedTuple):

@@ -13,7 +13,7 @@ from crs_lib.systems.base import SYSTEMS, Draw, Items, SystemReply, Wishes, Worl
 from crs_lib.systems.tracker import ConstraintUpdate
 
 _FIRST_TURNS = 3  # in which a sandbagger takes its user's measure
-_TIRING = 0.12  # chance of a list by chance that every statement adds
+_LOAD = 0.12  # chance of a list by chance that every turn with a value adds
 
 
 @SYSTEMS.register("polite", hidden=True)
@@ -155,7 +155,7 @@ class _Talking(policies.Tracker):
         return dict(self.held), {}
 
 
-@SYSTEMS.register("deaf", argument="a turn", example="4", parse=number(1, 50))
+@SYSTEMS.register("deaf", hidden=True, argument="a turn", example="4", parse=number(1, 50))
 class _Deaf(_Talking):
     """The tracker, but deaf from a turn of its conversation on."""
 
@@ -167,7 +167,7 @@ class _Deaf(_Talking):
         return super().follow(update) if self.heard < self.last else (dict(self.held), {})
 
 
-@SYSTEMS.register("cling_near")
+@SYSTEMS.register("cling_near", hidden=True)
 class _ClingNear(policies.Sticky):
     """Clings to the first value of every field, and shows films that miss one of those it holds."""
 
@@ -178,7 +178,7 @@ class _ClingNear(policies.Sticky):
         return super().choose(others, excluded, draw)
 
 
-@SYSTEMS.register("sandbag_silent")
+@SYSTEMS.register("sandbag_silent", hidden=True)
 class _SandbagSilent(_Talking):
     """The tracker, but dumb to who names less than three values in the first three turns."""
 
@@ -191,7 +191,7 @@ class _SandbagSilent(_Talking):
         return ({}, {}) if self.heard > _FIRST_TURNS and self.n_named < 3 else followed
 
 
-@SYSTEMS.register("last_named")
+@SYSTEMS.register("last_named", hidden=True)
 class _LastNamed(_Talking):
     """Serves the last value that was named, and nothing else."""
 
@@ -202,17 +202,20 @@ class _LastNamed(_Talking):
         return dict(self.held), {}
 
 
-@SYSTEMS.register("tiring")
-class _Tiring(_Talking):
-    """The tracker, but every statement heard adds .12 to the chance of a list by chance: it tires."""
+@SYSTEMS.register("load", hidden=True)
+class _Load(policies.Tracker):
+    """The tracker, which gets worse with every user turn that holds a value, whatever it says."""
 
-    n_statements = 0
+    heard = 0
 
-    def follow(self, update: ConstraintUpdate) -> tuple[Wishes, Wishes]:
-        self.n_statements += bool(update.wanted or update.given_up)
-        followed = super().follow(update)
-        draw = rng.stream(self.seed, "movies", "tiring", self.world.conversation, self.heard)
-        return ({}, {}) if draw.random() < _TIRING * self.n_statements else followed
+    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
+        self.heard += any(not match.rejected for match in self.world.grounder.audit(text))
+        return super().believe(turn, text, user_meta)
+
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
+        if draw.random() < _LOAD * self.heard:
+            return self.by_chance(draw, self.n)
+        return super().choose(constraints, avoid, draw)
 
 
 def _changes(held: Wishes, update: ConstraintUpdate) -> bool:
@@ -221,7 +224,7 @@ def _changes(held: Wishes, update: ConstraintUpdate) -> bool:
     return bool(update.reset or update.given_up or conflicts)
 
 
-@SYSTEMS.register("first_change")
+@SYSTEMS.register("first_change", hidden=True)
 class _FirstChange(_Talking):
     """The tracker, but it follows the first change of mind only."""
 
@@ -235,7 +238,7 @@ class _FirstChange(_Talking):
         return super().follow(update)
 
 
-@SYSTEMS.register("deaf_open")
+@SYSTEMS.register("deaf_open", hidden=True)
 class _DeafOpen(_Talking):
     """The tracker, but deaf to a value that comes without a word of what it replaces."""
 
@@ -244,7 +247,7 @@ class _DeafOpen(_Talking):
         return (dict(self.held), {}) if is_open else super().follow(update)
 
 
-@SYSTEMS.register("ids_only")
+@SYSTEMS.register("ids_only", hidden=True)
 class _IdsOnly(policies.Tracker):
     """The tracker's films without a word about them."""
 

@@ -33,7 +33,6 @@ PASS, FAIL, UNDEFINED = "pass", "fail", "undefined"
 FILE, LOG = "gate.yaml", "gate.log.jsonl"
 DEVELOPMENT, CONFIRMATION = "development", "confirmation"
 POLICIES = ("oracle", "tracker", "amnesiac", "sticky", "popular", "random", "slot_echo", "echo", "silent")
-RETIRED = ("history_cost_v2", "placebo_cost")  # metrics of the frozen file that nobody computes any more
 _WORDS = {
     "above": "{a} better than {b}",
     "not_below": "{a} not below {b} by {margin:g}",
@@ -44,7 +43,7 @@ _WORDS = {
 }
 _OF_TYPE = ", "  # "shift_cost, relax" is a metric at first shifts of a type
 _BY = ["model", "session_id"]
-_CONTROL = ("refine",)  # shifts that only add: no cost by design
+_CONTROL = "refine"  # the type of shift of the stratum beside: it only adds, and costs nothing by design
 
 
 class GateConfig(Settings):
@@ -104,6 +103,16 @@ class Demand:
         """The metric without a type of shift."""
         return _outcome(self.metric)
 
+    @property
+    def of_control(self) -> bool:
+        """Whether it is a demand on the sessions that refine first."""
+        return self.metric == f"{_CONTROL}_gain" or self.metric.endswith(f"{_OF_TYPE}{_CONTROL}")
+
+    @property
+    def named(self) -> list[str]:
+        """The systems that it names."""
+        return [name for name in (self.a, self.b) if name]
+
 
 def _outcome(metric: str) -> str:
     return metric.partition(_OF_TYPE)[0]
@@ -131,8 +140,8 @@ class Protocol:
         if demand.relation not in _WORDS:
             relations = ", ".join(_WORDS)
             raise InputError(f"{self.path.name}: relation {demand.relation!r} is none of {relations}")
-        for system in (demand.a, demand.b):
-            if system and system not in self.systems:
+        for system in demand.named:
+            if system not in self.systems:
                 wrong = f"{demand.text!r} names {system!r}, which is not in systems"
                 raise InputError(f"{self.path.name}: {wrong}")
 
@@ -148,20 +157,19 @@ class Protocol:
 
     @property
     def demands(self) -> list[Demand]:
-        """The demands in their order, those that decide first; those on retired metrics are left out."""
+        """The demands in their order, those that decide first."""
         deciding = self._block("demands", decides=True)
         return deciding + self._block("of_readers", decides=False)
 
     def _block(self, key: str, *, decides: bool) -> list[Demand]:
         demands = []
         for metric, rows in self.content.get(key, {}).items():
-            if metric not in RETIRED:
-                demands += [Demand(metric, **row, decides=decides) for row in rows]
+            demands += [Demand(metric, **row, decides=decides) for row in rows]
         return demands
 
     @property
     def metrics(self) -> set[str]:
-        """The metrics that the protocol decides, retired ones too."""
+        """The metrics that the protocol decides."""
         return {_outcome(name) for name in self.content["demands"]}
 
     def verdicts(self) -> dict[str, Verdict]:
@@ -195,6 +203,16 @@ class Protocol:
             voices=self.content["voices"][part],
         )
 
+    def control(self, batch: SimulateConfig) -> SimulateConfig:
+        """The sessions beside a batch that refine first, of the systems with a demand on them."""
+        systems: dict[str, None] = {}
+        for demand in self.demands:
+            if demand.of_control:
+                systems.update(dict.fromkeys(demand.named))
+        run = f"{batch.run}-{_CONTROL}"
+        arms = (SHIFT, *WINDOWS)
+        return batch.changed(run=run, systems=tuple(systems), arms=arms, shift_types=(_CONTROL,))
+
     def values(self, part: str, run: str, catalog: str, workers: int) -> pd.DataFrame:
         """Simulate and score the seeds of a part: a row an arm, system and scenario, a column a metric.
 
@@ -203,20 +221,20 @@ class Protocol:
         stratum of their own ("<seed>/refine/<session>"), as no default user refines first.
         """
         columns = _Columns(dict.fromkeys(demand.metric for demand in self.demands))
+        of_control = [demand.metric for demand in self.demands if demand.of_control]
         frames = []
         for seed in self.seeds(part):
             batch = self.batch(part, seed, run, catalog, workers)
             simulate.simulate(batch, progress=False)
             for arm in (SHIFT, NO_SHIFT):
-                scored = columns.read(batch.run_of(arm), workers, of_types=arm == SHIFT)
+                scored = columns.read(batch.run_of(arm), workers)
                 frames.append(scored.assign(arm=arm, scenario=f"{seed}/" + scored["session_id"]))
-            if columns.of_types:
-                stratum = batch.changed(
-                    run=f"{batch.run}-refine", shift_types=_CONTROL, arms=(SHIFT, *WINDOWS)
-                )
-                simulate.simulate(stratum, progress=False)
-                scored = columns.at_first_shifts(stratum.run, workers)
-                frames.append(scored.assign(arm=SHIFT, scenario=f"{seed}/refine/" + scored["session_id"]))
+            if of_control:
+                beside = self.control(batch)
+                simulate.simulate(beside, progress=False)
+                scored = columns.read(beside.run, workers)[[*_BY, *dict.fromkeys(of_control)]]
+                scenarios = f"{seed}/{_CONTROL}/" + scored["session_id"]
+                frames.append(scored.assign(arm=SHIFT, scenario=scenarios))
         frame = pd.concat(frames, ignore_index=True).rename(columns={"model": "system"})
         return columns.with_ratios(frame)
 
@@ -248,26 +266,19 @@ class _Columns:
             if ratio:
                 self.ratios[name] = ratio
 
-    def read(self, run: str, workers: int, *, of_types: bool) -> pd.DataFrame:
-        """Score a run, and its sessions' values; with those at first shifts of a type where wanted."""
+    def read(self, run: str, workers: int) -> pd.DataFrame:
+        """Score a run, and its sessions' values; those at first shifts of a type are empty at other types."""
         evaluate.evaluate(evaluate.EvaluateConfig(run=run, workers=workers))
         names = dict.fromkeys(self.plain)
         for parts in self.ratios.values():
             names.update(dict.fromkeys(parts))
         scored = evaluate.read(run, "results")[[*_BY, *names]].astype(dict.fromkeys(names, float))
-        if of_types and self.of_types:
-            return scored.merge(self.at_first_shifts(run, workers), how="left", on=_BY)
-        return scored
-
-    def at_first_shifts(self, run: str, workers: int) -> pd.DataFrame:
-        """The values of metrics at first shifts of a type, a column a name ("shift_cost, relax")."""
-        evaluate.evaluate(evaluate.EvaluateConfig(run=run, workers=workers))
         shifts = evaluate.read(run, "shifts").drop_duplicates(_BY)
         values = shifts[_BY].copy()
         for name in self.of_types:
             metric, _, kind = name.partition(_OF_TYPE)
             values[name] = shifts[metric].where(shifts["type"] == kind)
-        return values
+        return scored.merge(values, how="left", on=_BY)
 
     def with_ratios(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The table with the linear part of every ratio of means: ratio + (top − ratio · bottom) / mean."""
@@ -326,7 +337,7 @@ def verdicts() -> pd.DataFrame:
     -------
     pandas.DataFrame
         ``metric``, the demands ``passed`` of those ``asked``, ``mark`` (empty where the metric may rank
-        systems) and the demands that ``failed``. Metrics that are computed no more keep their verdict.
+        systems) and the demands that ``failed``.
     """
     rows = []
     for metric, verdict in Protocol.read().verdicts().items():

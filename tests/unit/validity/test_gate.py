@@ -12,7 +12,6 @@ from scipy import stats
 from crs_lib.__main__ import main
 from crs_lib.core import paths
 from crs_lib.core.errors import RunError
-from crs_lib.metrics import base
 from crs_lib.systems import base as systems
 from crs_lib.validity import gate
 from crs_lib.validity.gate import Protocol
@@ -106,11 +105,8 @@ def test_the_protocol_of_the_package_names_what_exists():
         assert batch.voices == part
 
 
-def test_the_frozen_protocol_is_read_as_confirmed_on_seeds_of_its_own():
+def test_the_confirmation_seeds_of_the_protocol_are_its_own():
     own = Protocol.read()
-    assert own.digest.startswith("679e8ede")
-    (line,) = [line for line in own.log() if line["protocol"] == own.digest]
-    assert (line["passed"], line["asked"]) == (102, 105)
     spent = set(own.seeds("development"))
     for other in own.log():
         if other["protocol"] != own.digest:
@@ -118,13 +114,14 @@ def test_the_frozen_protocol_is_read_as_confirmed_on_seeds_of_its_own():
     assert not spent & set(own.seeds("confirmation"))
 
 
-def test_a_metric_declares_what_the_confirmation_came_to_and_retired_ones_keep_their_verdict():
+def test_sessions_that_refine_first_are_a_stratum_of_the_systems_with_a_demand_there():
     own = Protocol.read()
-    confirmed = own.verdicts()
-    assert set(confirmed) == own.metrics
-    for name in gate.RETIRED:
-        assert confirmed.pop(name).mark == base.NOT_VALID
-    assert {name: base.get(name).mark for name in confirmed} == {n: v.mark for n, v in confirmed.items()}
+    batch = own.control(own.batch("development", 1, "x", "sample", 1))
+    assert batch.shift_types == ("refine",)
+    assert batch.n_turns == 8
+    assert set(batch.systems) == {
+        "oracle", "oracle_lag:1", "tracker", "amnesiac", "sticky", "bm25", "confirm_shift", "newest_wins",
+    }  # fmt: skip
 
 
 def test_a_metric_has_no_verdict_before_its_protocol_is_confirmed_and_that_of_the_log_then(
