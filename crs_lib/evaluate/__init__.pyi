@@ -1,6 +1,7 @@
 from .arms import memory, memory_sentence
 from .models import check_models, planned
 from .run import (
+    ANSWERED,
     EvaluateConfig,
     catalog_of,
     convention_of,
@@ -8,6 +9,7 @@ from .run import (
     entry,
     evaluate,
     folder_of,
+    memory_sentences,
     read,
     score_all,
     score_logs,
@@ -15,6 +17,7 @@ from .run import (
 )
 
 __all__ = [
+    "ANSWERED",
     "EvaluateConfig",
     "catalog_of",
     "check_models",
@@ -25,6 +28,7 @@ __all__ = [
     "folder_of",
     "memory",
     "memory_sentence",
+    "memory_sentences",
     "planned",
     "read",
     "score_all",

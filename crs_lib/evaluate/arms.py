@@ -15,6 +15,7 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.evaluate.scorer import ArmGains, Scorer
 from crs_lib.metrics import costs
 from crs_lib.metrics.records import NONE, Text
+from crs_lib.simulate.config import FAILED_ARM
 from crs_lib.simulate.scenarios import NO_SHIFT, STRAIGHT, WINDOWS
 
 _FEWEST = 10  # scenarios in each order
@@ -23,10 +24,12 @@ _ALPHA = 0.05
 
 
 def runs_of(run: str) -> dict[str, str]:
-    """The hashes of the dialogues of a run's further arms, by arm; none of a run that has but its own."""
+    """The hashes of the dialogues of a run's further arms, by arm, those of failed sessions among them; none
+    of a run that has but its own.
+    """
     outputs = runs.entry(simulate.STUDY, run, "simulate").get("outputs", {})
     hashes = {}
-    for arm in WINDOWS:
+    for arm in (*WINDOWS, FAILED_ARM):
         file = simulate.dialogue_file(arm)
         if file in outputs:
             hashes[arm] = str(outputs[file])
@@ -40,11 +43,13 @@ def gains(run: str, scorer: Scorer) -> ArmGains:
 
 
 def gains_of(windows: Iterable[Dialogue], scorer: Scorer) -> ArmGains:
-    """The replies to straight and fresh users by their shift and by arm; ``windows`` are their dialogues."""
+    """The replies to straight and fresh users by their shift and by arm; ``windows`` are their dialogues, and
+    whole sessions among them are passed over.
+    """
     gains: dict[tuple[str, str, int], dict[str, list[costs.WindowReply]]] = {}
     unread = Text((), NONE)  # no gain needs the concepts of a text
     for dialogue in windows:
-        mirrored = dialogue.extra["of"]
+        mirrored = dialogue.extra.get("of", {"arm": NO_SHIFT})
         if mirrored["arm"] == NO_SHIFT:
             continue
         turn = int(mirrored["turn"])

@@ -19,6 +19,7 @@ from crs_lib.core import paths, progress, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError, unknown
 from crs_lib.core.settings import Field, RunName
+from crs_lib.core.text import listing
 from crs_lib.evaluate import arms
 from crs_lib.evaluate import tables as score_tables
 from crs_lib.evaluate.choose import Choices, PreparedScorer, Provenance, ScoringConfig
@@ -28,6 +29,7 @@ from crs_lib.metrics.records import Scores, unscored
 from crs_lib.runs import StageSpec, Study, jobs
 
 DEFAULT = "default"  # the convention whose scores lie in the run's own folder
+ANSWERED = "model_metrics_answered.csv"  # without the sessions that failed
 _STAGE = "evaluate"
 _FILES = {
     "turns": "turns.parquet",
@@ -123,8 +125,9 @@ def score_all(
 
 def evaluate(config: EvaluateConfig) -> Path:
     """Score a run's dialogues. Scores that judges gave the run (``python -m crs_lib judge``) join its
-    results; a session that failed has a row of nulls. Derived data: a repeated evaluation writes its files
-    anew, atomically; other conventions' scores stay.
+    results. A session that failed counts: its replies are empty from the turn on that got none; the means
+    without such sessions lie beside those of all (``model_metrics_answered.csv``). Derived data: a repeated
+    evaluation writes its files anew, atomically; other conventions' scores stay.
 
     Parameters
     ----------
@@ -164,7 +167,7 @@ def evaluate(config: EvaluateConfig) -> Path:
             scored = score_tables.stream(
                 simulate.iter_dialogues(run), ready.scorer, scoring, config.workers, gains
             )
-            failed = _failed(run, convention.name, ready.metrics)
+            failed = _failed(run, convention.name, ready)
             means = None
             if judgements:
                 scored = _judged(scored, judgements)
@@ -173,6 +176,7 @@ def evaluate(config: EvaluateConfig) -> Path:
             counted = progress.counted(scored, total, f"scores under {convention.name}")
             with tables.together():
                 sessions, _ = _write(itertools.chain(counted, failed), target, ready, means)
+                _write_answered(sessions, failed, target, ready)
         finally:
             _end_calls(ready, out)
         stage.counts["sessions"] = len(sessions)
@@ -206,10 +210,22 @@ def _films(run: str, convention: conventions.Convention) -> Path:
     return MOVIES.path(run, "catalog")
 
 
-def _failed(run: str, convention: str, metrics: Sequence[str]) -> list[Scores]:
-    """The rows of the sessions that failed."""
-    rows = simulate.failed_sessions(run)
-    return [unscored(row["model"], row["session_id"], convention, metrics, row["error"]) for row in rows]
+def _failed(run: str, convention: str, ready: PreparedScorer) -> list[Scores]:
+    """The scores of the sessions that failed: with empty replies from the turn on that got none. Where no
+    dialogue was kept, a row of nulls.
+    """
+    talks = [talk for talk in simulate.failed_dialogues(run) if "of" not in talk.extra]
+    scores_of: dict[tuple[str, str], Scores] = {}
+    for talk, scores in zip(talks, ready.scorer.score_many(talks), strict=True):
+        scores_of[talk.model_name, talk.session_id] = scores
+    failed = []
+    for row in simulate.failed_sessions(run):
+        model, session_id, reason = row["model"], row["session_id"], row["error"]
+        nothing = unscored(model, session_id, convention, ready.metrics, reason)
+        scores = scores_of.get((model, session_id), nothing)
+        scores.session["detail"]["failed"] = reason
+        failed.append(scores)
+    return failed
 
 
 def _judged(scored: Iterable[Scores], judgements: Mapping[Any, Any]) -> Iterator[Scores]:
@@ -271,6 +287,21 @@ def _write(
         means = score_tables.with_judges(means, judged, sessions)
     tables.write_csv(target("model_metrics.csv"), means)
     return sessions, means
+
+
+def _write_answered(
+    sessions: pd.DataFrame, failed: Sequence[Scores], target: Callable[[str], Path], ready: PreparedScorer
+) -> None:
+    """Write the means without the sessions that failed, beside those of all; no such file where none did."""
+    if not failed:
+        target(ANSWERED).unlink(missing_ok=True)
+        return
+    gone = pd.MultiIndex.from_tuples([(one.session["model"], one.session["session_id"]) for one in failed])
+    has_failed = pd.MultiIndex.from_frame(sessions[["model", "session_id"]]).isin(gone)
+    answered = sessions[~has_failed]
+    if len(answered):
+        means = score_tables.model_metrics(answered, ready.metrics, ready.provenance._asdict())
+        tables.write_csv(target(ANSWERED), means)
 
 
 def _end_calls(ready: PreparedScorer, folder: Path) -> None:
@@ -399,6 +430,34 @@ def entry(run: str, convention: str = "") -> dict[str, Any]:
             problem = f"the scores of run {run!r} are older than its dialogues"
             raise RunError(f"{problem}; score again: {_again(run, name)}")
     return evaluated
+
+
+def memory_sentences(run: str, convention: str = "") -> list[str]:
+    """What a run tells of memory across conversations, for its page: none, one or two sentences.
+
+    Parameters
+    ----------
+    run : str
+        An evaluated run.
+    convention : str
+        As :func:`convention_of`.
+
+    Returns
+    -------
+    list of str
+        The order test (:func:`memory_sentence`): "none seen", a warning, or that it was not tested; nothing
+        where no order was logged. Then which systems were one program for all users of a scenario.
+    """
+    sentences = []
+    order = arms.memory_sentence(arms.memory(read(run, "shifts", convention)))
+    if order:
+        sentences.append(order)
+    shared = runs.entry(simulate.STUDY, run, "simulate").get("counts", {}).get("not_isolated", [])
+    if shared:
+        verb = "is" if len(shared) == 1 else "are"
+        one_for_all = f"{listing(shared)} {verb} one program for all users of a scenario"
+        sentences.append(f"not isolated: {one_for_all}; what it keeps of one can reach another")
+    return sentences
 
 
 def catalog_of(run: str) -> Catalog:

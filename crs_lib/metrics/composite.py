@@ -67,7 +67,7 @@ def _since_shift(turn: TurnRecord) -> int | None:
     return turn.since_shift
 
 
-def met_in_text(turn: TurnRecord) -> bool:
+def _met_in_text(turn: TurnRecord) -> bool:
     """Whether the reply overlaps with the utterance as the convention's thresholds ask."""
     convention = turn.convention
     if turn.once(overlap.cross_coherence) >= convention.recovery_cc:
@@ -75,7 +75,7 @@ def met_in_text(turn: TurnRecord) -> bool:
     return turn.once(overlap.context_retention) >= convention.recovery_cr
 
 
-def met_by_item(turn: TurnRecord) -> bool:
+def _met_by_item(turn: TurnRecord) -> bool:
     """Whether one recommended item meets every constraint and has no excluded value."""
     return turn.once(grounded.best_share) == 1
 
@@ -109,43 +109,43 @@ def _watched(shift: ShiftRecord) -> int:
 @fact("delay_text", SHIFT, column=3)
 def _delay_text(shift: ShiftRecord) -> float:
     """Replies until reply and utterance overlap as the thresholds ask, in the segment; NaN for never."""
-    return _delay(shift, met_in_text)
+    return _delay(shift, _met_in_text)
 
 
 @fact("recovered_text", SHIFT, column=4)
 def _recovered_text(shift: ShiftRecord) -> bool:
     """Whether reply and utterance overlap as the thresholds ask within the convention's window."""
-    return _in_window(shift, met_in_text).recovered
+    return _in_window(shift, _met_in_text).recovered
 
 
 @fact("delay_item", SHIFT, column=5)
 def _delay_item(shift: ShiftRecord) -> float:
     """Replies until an item meets every constraint and no exclusion, in the segment; NaN for never."""
-    return _delay(shift, met_by_item)
+    return _delay(shift, _met_by_item)
 
 
 @fact("recovered_item", SHIFT, column=6)
 def _recovered_item(shift: ShiftRecord) -> bool:
     """Whether an item meets every constraint and no exclusion within the convention's window."""
-    return _in_window(shift, met_by_item).recovered
+    return _in_window(shift, _met_by_item).recovered
 
 
 @metric("topic_recovery_rate", "recovery (text)", SESSION, 0, 1, HIGHER, _RECOVERY, gate=False, column=1)
 def _topic_recovery_rate(session: SessionRecord) -> float:
     """Share of the shifts recovered in text within the window, in [0, 1]; NaN without shifts."""
-    return rate([_in_window(shift, met_in_text) for shift in session.shifts])
+    return rate([_in_window(shift, _met_in_text) for shift in session.shifts])
 
 
 @metric("avg_recovery_delay", "delay (text)", SESSION, 0, _MOST, LOWER, _RECOVERY, gate=False, column=2)
 def _avg_recovery_delay(session: SessionRecord) -> float:
     """Mean delay in turns of the shifts recovered in text; see :func:`mean_delay`."""
-    return mean_delay([_in_window(shift, met_in_text) for shift in session.shifts])
+    return mean_delay([_in_window(shift, _met_in_text) for shift in session.shifts])
 
 
 @metric("item_recovery_rate", "recovery", SESSION, 0, 1, HIGHER, _RECOVERY, gate=False, column=3)
 def _item_recovery_rate(session: SessionRecord) -> float:
     """Share of the shifts recovered by an item within the window, in [0, 1]; NaN without shifts."""
-    return rate([_in_window(shift, met_by_item) for shift in session.shifts])
+    return rate([_in_window(shift, _met_by_item) for shift in session.shifts])
 
 
 def tas(cc: float, cr: float, copying: float, weights: TasWeights, *, clip: bool = False) -> float:

@@ -62,7 +62,7 @@ class Background(_Record):
         for name, value in values.items():
             if name not in self.concepts.active_fields:
                 continue
-            for single in as_list(value):
+            for single in _as_list(value):
                 codes.append(self._code(name, str(single)))
         return codes
 
@@ -77,7 +77,7 @@ class Background(_Record):
         return self._codes[key]
 
 
-def as_list(value: Any) -> Sequence[Any]:
+def _as_list(value: Any) -> Sequence[Any]:
     """The values that a log gives a field: one or several, or none."""
     if isinstance(value, str | int):
         return [value]

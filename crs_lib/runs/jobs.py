@@ -37,6 +37,15 @@ _WEIGHTS = "weights of "  # how the names of inputs begin that are digests of mo
 Maker = Callable[[Key], str]
 
 
+class UnansweredError(Exception):
+    """A session in which a system gave no usable reply: the ``cause``, and the body without such replies."""
+
+    def __init__(self, cause: Exception, body: str) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+        self.body = body
+
+
 class Part(NamedTuple):
     """Sessions that are made together, and the models that they wait for; ``label``: what a bar names instead
     of their systems.
@@ -357,12 +366,18 @@ def _attempts(maker: Maker, keys: Sequence[Key]) -> list[Done]:
 def _attempt(maker: Maker, key: Key) -> Done:
     try:
         return Done(key, pack(maker(key)), "")
+    except UnansweredError as failure:
+        return _failed(key, failure.cause)._replace(partial=pack(failure.body))
     except Exception as error:
         if isinstance(error, RunError) and error.ends_run:
             raise
-        kind = getattr(error, "kind", type(error).__name__)
-        exchange = "\n".join(getattr(error, "__notes__", ()))
-        return Done(key, None, f"{kind}: {error}", exchange)
+        return _failed(key, error)
+
+
+def _failed(key: Key, error: Exception) -> Done:
+    kind = getattr(error, "kind", type(error).__name__)
+    exchange = "\n".join(getattr(error, "__notes__", ()))
+    return Done(key, None, f"{kind}: {error}", exchange)
 
 
 def _outcomes(

@@ -19,12 +19,15 @@ class Key(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A finished or failed session as a worker returns it; ``exchange``: what was sent and came back last."""
+    """A finished or failed session as a worker returns it. ``exchange``: what was sent and came back last;
+    ``partial``: what a failed session came to without the replies that failed, where that is known.
+    """
 
     key: Key
     body: bytes | None
     error: str
     exchange: str = ""
+    partial: bytes | None = None
 
 
 def pack(text: str) -> bytes:
@@ -41,7 +44,8 @@ _TABLE = (
     " attempt INTEGER NOT NULL, body BLOB, hash TEXT, error TEXT,"
     " PRIMARY KEY (system, session)) WITHOUT ROWID"
 )
-_BODY = "SELECT body, hash FROM sessions WHERE system = ? AND session = ? AND status = 'done'"
+_BODY = "SELECT body, hash FROM sessions WHERE system = ? AND session = ?"
+_PARTIAL = "SELECT system, session FROM sessions WHERE status = 'failed' AND body IS NOT NULL ORDER BY 1, 2"
 _RECORD = (
     "INSERT INTO sessions (system, session, status, attempt, body, hash, error) VALUES (?, ?, ?, 1, ?, ?, ?)"
     " ON CONFLICT (system, session) DO UPDATE SET status = excluded.status, attempt = attempt + 1,"
@@ -86,6 +90,10 @@ class Ledger(Store):
         """
         self.many(_RECORD, map(_row, batch))
 
+    def partial(self) -> list[Key]:
+        """The failed sessions that have a body, without the replies that failed."""
+        return [Key(*row) for row in self.do(_PARTIAL)]
+
     def bodies(self, keys: Sequence[Key]) -> Iterator[str]:
         """The bodies of these sessions, in this order; RunError for one that is missing or damaged."""
         for key in keys:
@@ -109,6 +117,8 @@ class Ledger(Store):
 def _row(session: Done) -> _Row:
     """A session as the table holds it."""
     error = session.error or None
-    if session.body is None:
-        return (*session.key, "failed", None, None, error)
-    return (*session.key, "done", session.body, hashlib.sha256(session.body).hexdigest(), error)
+    if session.body is not None:
+        return (*session.key, "done", session.body, hashlib.sha256(session.body).hexdigest(), error)
+    if session.partial is not None:
+        return (*session.key, "failed", session.partial, hashlib.sha256(session.partial).hexdigest(), error)
+    return (*session.key, "failed", None, None, error)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 STUDY = "movies"
 FAILED = "failed_sessions.csv"
+FAILED_ARM = "failed"  # the arm in the name of the file with the dialogues of failed sessions
 RAW_CATALOG = "catalog_source.json"  # the catalogue in the OpenDialKG form, as it was given
 DEFAULT_SYSTEMS = ("oracle", "tracker", "amnesiac", "sticky", "popular", "random", "slot_echo", "echo")
 
@@ -320,12 +321,26 @@ def run_folder(run: str) -> Path:
 
 @safety.reader("the failed sessions of a run")
 def failed_sessions(run: str) -> list[dict[str, str]]:
-    """The sessions that a finished run is without: model, session_id and error of each; often none."""
-    if FAILED not in runs.finished(STUDY, run, "simulate", "03_simulate")["outputs"]:
+    """The sessions of a finished run that failed: model, session_id and error of each; often none."""
+    if not _has(run, FAILED):
         return []
     path = runs.output(STUDY, run, "simulate", "03_simulate", FAILED)
     rows: list[dict[str, str]] = pd.read_csv(path, dtype=str, keep_default_na=False).to_dict("records")
     return rows
+
+
+def failed_dialogues(run: str) -> list[Dialogue]:
+    """The dialogues of the failed sessions of a run, of all arms, in which replies are empty from the turn on
+    that got none; none for runs of before, which did not keep them.
+    """
+    if not _has(run, dialogue_file(FAILED_ARM)):
+        return []
+    return list(iter_dialogues(run, FAILED_ARM))
+
+
+def _has(run: str, file: str) -> bool:
+    """Whether a finished run wrote a file."""
+    return file in runs.finished(STUDY, run, "simulate", "03_simulate")["outputs"]
 
 
 def dialogues(run: str) -> list[Dialogue]:

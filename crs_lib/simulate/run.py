@@ -17,12 +17,22 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import prompts, rng, safety, tables
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.llm.base import LLMError
 from crs_lib.llm.client import Retry
 from crs_lib.runs import jobs
 from crs_lib.runs.jobs import Start
 from crs_lib.runs.ledger import Key, Ledger
 from crs_lib.simulate import scenarios, voices
-from crs_lib.simulate.config import FAILED, RAW_CATALOG, STUDY, SimulateConfig, dialogue_file, needs, versions
+from crs_lib.simulate.config import (
+    FAILED,
+    FAILED_ARM,
+    RAW_CATALOG,
+    STUDY,
+    SimulateConfig,
+    dialogue_file,
+    needs,
+    versions,
+)
 from crs_lib.simulate.planner import Planner
 from crs_lib.simulate.scenarios import FRESH, STRAIGHT, Scenario, Streams, Window
 from crs_lib.simulate.user_llm import ModelWording
@@ -140,7 +150,10 @@ def session(
         An utterance does not voice a planned constraint or shift.
     """
     talk = Talk.whole(plan or scenario(world, number, config))
-    return Partner(world, spec, config, talk.plan).talk(talk)
+    dialogue, failure = Partner(world, spec, config, talk.plan).talk(talk)
+    if failure is not None:
+        raise failure
+    return dialogue
 
 
 def arms_of(
@@ -185,9 +198,12 @@ def hold(world: World, spec: str, config: SimulateConfig, talks: Talks) -> dict[
         queue += [(partner, talk) for talk in several]
     queue.sort(key=lambda pair: session.streams.at("order of arms", pair[1].name).random())
     dialogues = {}
+    failure: LLMError | None = None
     heard_session = False
     for partner, talk in queue:
-        dialogue = partner.talk(talk)
+        gone = failure is not None and failure.remedy == "wait"  # it did not answer, however often asked
+        dialogue, error = partner.talk(talk, silent=gone)
+        failure = failure or error
         if talk.window:
             dialogue = replace(dialogue, extra={**dialogue.extra, "first": not heard_session})
         else:
@@ -196,7 +212,17 @@ def hold(world: World, spec: str, config: SimulateConfig, talks: Talks) -> dict[
     by_arm = {}
     for arm, several in talks.items():
         by_arm[arm] = [dialogues[talk.name] for talk in several]
+    if failure is not None:
+        raise jobs.UnansweredError(failure, _lines(by_arm)) from failure
     return by_arm
+
+
+def _lines(by_arm: Mapping[str, Sequence[Dialogue]]) -> str:
+    """The dialogues of a scenario as lines of JSON, arm by arm."""
+    lines = []
+    for dialogues in by_arm.values():
+        lines += [dialogue.dumps() for dialogue in dialogues]
+    return "\n".join(lines)
 
 
 class Partner:
@@ -210,23 +236,36 @@ class Partner:
         self.session = session
         self.name, self.spec = systems.named(spec)
 
-    def talk(self, talk: Talk) -> Dialogue:
-        """A conversation as a dialogue."""
+    def talk(self, talk: Talk, *, silent: bool = False) -> tuple[Dialogue, LLMError | None]:
+        """A conversation as a dialogue, and what failed. From a turn on that gets no usable reply the replies
+        are empty, and the log says so as ``failed``; with ``silent`` all are.
+        """
         catalog = self.world.catalog
         user = User(catalog, talk.plan, self._realiser())
-        system = self._system(talk)
+        system = None if silent else self._system(talk)
+        failure = None
+        failed_at = 1 if silent else 0
         turns = []
         for number, turn in enumerate(talk.turns, start=1):
+            reply = SystemReply("")
             with prompts.worded(catalog.words):
                 utterance = user.speak(turn)
                 step = talk.plan.steps[turn - 1]
                 check_voiced(self.world.grounder, step, utterance.act, utterance.text)
-                reply = system.reply(turn, utterance.text, utterance.meta if system.sees_state else {})
+                if system is not None:
+                    log = utterance.meta if system.sees_state else {}
+                    try:
+                        reply = system.reply(turn, utterance.text, log)
+                    except LLMError as error:
+                        failure, failed_at = error, number
+                        system = None
             user.hear(reply.items, reply.text)
-            log = {**utterance.meta, "turn": number}
-            turns.append(Turn(USER, utterance.text, {"user_meta": log}))
+            turns.append(Turn(USER, utterance.text, {"user_meta": {**utterance.meta, "turn": number}}))
             turns.append(Turn(SYSTEM, reply.text, reply_meta(catalog, reply)))
-        return self._dialogue(talk, turns)
+        dialogue = self._dialogue(talk, turns)
+        if failed_at:
+            dialogue = replace(dialogue, extra={**dialogue.extra, "failed": failed_at})
+        return dialogue, failure
 
     def _dialogue(self, talk: Talk, turns: Sequence[Turn]) -> Dialogue:
         plan = talk.plan
@@ -321,11 +360,7 @@ class Maker:
     def __call__(self, key: Key) -> str:
         """The session as one line of JSON, and behind it those of its windows, arm by arm."""
         talks = self._talks(key.session)
-        dialogues = hold(self.world, self._specs[key.system], self.config, talks)
-        lines = []
-        for several in dialogues.values():
-            lines += [dialogue.dumps() for dialogue in several]
-        return "\n".join(lines)
+        return _lines(hold(self.world, self._specs[key.system], self.config, talks))
 
     @property
     def models(self) -> "Maker | None":
@@ -495,14 +530,25 @@ def _export(stage: runs.Stage, ledger: Ledger, keys: Sequence[Key], windows: Seq
             for dialogue, line in _dialogues(key, body):
                 arm = dialogue.extra["arm"] if "of" in dialogue.extra else ""
                 files.get(arm, files[""]).write(line + "\n")
-    if failures:
-        rows = [(key.system, f"{key.session:05d}", error) for key, error in failures.items()]
-        table = pd.DataFrame(rows, columns=["model", "session_id", "error"])
-        tables.write_csv(stage.path(FAILED), table)
-    else:
-        (stage.folder / FAILED).unlink(missing_ok=True)
+    _export_failures(stage, ledger, failures)
     names = {key.system for key in keys}
     stage.counts |= {"sessions": len(done), "systems": len(names)}
+
+
+def _export_failures(stage: runs.Stage, ledger: Ledger, failures: Mapping[Key, str]) -> None:
+    """Write why sessions failed, and the dialogues in which their replies are empty from then on."""
+    partial = dialogue_file(FAILED_ARM)
+    if not failures:
+        for name in (FAILED, partial):
+            (stage.folder / name).unlink(missing_ok=True)
+        return
+    rows = [(key.system, f"{key.session:05d}", error) for key, error in failures.items()]
+    table = pd.DataFrame(rows, columns=["model", "session_id", "error"])
+    tables.write_csv(stage.path(FAILED), table)
+    held = [key for key in ledger.partial() if key in failures]
+    with tables.write_aside(stage.path(partial)) as file:
+        for body in ledger.bodies(held):
+            file.write(body + "\n")
 
 
 def _dialogues(key: Key, body: str) -> Iterator[tuple[Dialogue, str]]:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crs_lib import evaluate, figures, simulate
+from crs_lib import evaluate, figures, runs, simulate
 from crs_lib.core import tables
 from crs_lib.core.errors import NoDataError, RunError
 from crs_lib.evaluate import arms
@@ -16,7 +16,7 @@ from crs_lib.report import findings, statistics
 from crs_lib.report import tables as views
 from crs_lib.simulate import scenarios
 from crs_lib.thesis import legacy as thesis_legacy
-from tests.helpers import refused
+from tests.helpers import adversaries, refused
 from tests.helpers.sample import scored
 
 RESULT_KEYS = {
@@ -316,11 +316,59 @@ def test_the_order_test_needs_ten_scenarios_in_each_order():
 
 
 @pytest.mark.slow  # they share runs that take seconds
+def test_a_run_says_what_its_order_shows_and_which_systems_are_one_program_for_all(config, monkeypatch):
+    (order,) = evaluate.memory_sentences(config.run)
+    assert order.startswith("memory across conversations: ")
+    counts = {"counts": {"not_isolated": ["http:one", "http:two"]}}
+    monkeypatch.setattr(runs, "entry", lambda *_: counts)
+    apart = evaluate.memory_sentences(config.run)[1]
+    assert apart.startswith("not isolated: http:one and http:two")
+
+
+@pytest.mark.slow  # they share runs that take seconds
 def test_a_run_logs_whether_another_arm_was_heard_before_the_session(config):
     shifts = evaluate.read(config.run, "shifts")
     assert set(shifts["other_arms"]) == {"before", "after"}
     orders = shifts.groupby(["session_id", "turn"])["other_arms"].nunique()
     assert orders.eq(1).all()  # the order is the scenario's
+
+
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory):
+    """A run of a system that raises at words of a change, beside one that falls silent there."""
+    kinds = (adversaries.RaisesAtChange, adversaries.SilentFromChange)
+    systems = ["tracker", *map(adversaries.spec, kinds)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CRS_RESULTS", str(tmp_path_factory.mktemp("results")))
+        settings = {"n_sessions": 3, "n_turns": 8, "seed": 3, "llm": {"max_failed": 9}}
+        yield simulate.run_folder(scored("failing", systems=systems, **settings))
+
+
+@pytest.mark.subprocess
+@pytest.mark.slow
+def test_a_session_that_fails_is_scored_as_one_that_falls_silent_there(failing):
+    table = evaluate.read("failing", "results").set_index(["model", "session_id"])
+    columns = [base.PRIMARY, "straight_gain", "fresh_gain", "shift_cost", "normalised_gain"]
+    raising = table.loc["RaisesAtChange", columns]
+    pd.testing.assert_frame_equal(raising, table.loc["SilentFromChange", columns])
+    assert raising[base.PRIMARY].mean() < 0
+    assert raising["straight_gain"].mean() > 0.5
+    assert all("no films for a change" in one["failed"] for one in table.loc["RaisesAtChange", "detail"])
+    assert all("failed" not in one for one in table.loc["SilentFromChange", "detail"])
+
+
+@pytest.mark.subprocess
+@pytest.mark.slow
+def test_failed_sessions_are_counted_and_the_means_without_them_stand_beside(failing):
+    assert len(simulate.failed_sessions("failing")) == 3
+    assert runs.entry("movies", "failing", "evaluate")["counts"]["failed"] == 3
+    every = evaluate.read("failing", "model_metrics")
+    assert every.query("model == 'RaisesAtChange' and metric == 'normalised_gain'")["n"].item() == 3
+    answered = pd.read_csv(failing / evaluate.ANSWERED)
+    assert set(answered["model"]) == {"tracker", "SilentFromChange"}
+    assert list(answered) == list(every)
+    failed = [talk.extra["failed"] for talk in simulate.failed_dialogues("failing") if "of" not in talk.extra]
+    assert min(failed) >= 4  # the turn of the change, whose reply is the first that is empty
 
 
 COSTS = [one.name for one in base.scored() if one.primary]

@@ -178,6 +178,17 @@ def test_a_failed_session_can_be_done_later_and_its_attempts_are_counted(path):
         assert ledger.do("SELECT attempt, error FROM sessions WHERE status = 'done'") == [(3, None)]
 
 
+def test_a_failed_session_keeps_what_it_came_to_without_the_reply_that_failed(path):
+    with Ledger(path) as ledger:
+        ledger.record([Done(A, None, "crashed: no", partial=pack("a")), Done(C, None, "crashed: no")])
+        assert ledger.partial() == [A]
+        assert list(ledger.bodies([A])) == ["a"]
+        assert ledger.finished() == set()
+        ledger.record([Done(A, pack("whole"), "")])
+        assert ledger.partial() == []
+        assert list(ledger.bodies([A])) == ["whole"]
+
+
 def test_a_batch_is_stored_whole_or_not_at_all(path):
     with Ledger(path) as ledger:
         ledger.do(
