@@ -204,18 +204,15 @@ class _LastNamed(_Talking):
 
 @SYSTEMS.register("load", hidden=True)
 class _Load(policies.Tracker):
-    """The tracker, which gets worse with every user turn that holds a value, whatever it says."""
+    """The tracker, but films by chance the likelier, the more user turns held a value, whatever they say."""
 
-    heard = 0
+    n_heard = 0
 
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
-        self.heard += any(not match.rejected for match in self.world.grounder.audit(text))
-        return super().believe(turn, text, user_meta)
-
-    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
-        if draw.random() < _LOAD * self.heard:
-            return self.by_chance(draw, self.n)
-        return super().choose(constraints, avoid, draw)
+        self.n_heard += any(not match.rejected for match in self.world.grounder.audit(text))
+        believed = super().believe(turn, text, user_meta)
+        draw = rng.stream(self.seed, "movies", self.session, "load", turn)
+        return ({}, {}) if draw.random() < _LOAD * self.n_heard else believed
 
 
 def _changes(held: Wishes, update: ConstraintUpdate) -> bool:
