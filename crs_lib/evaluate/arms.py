@@ -65,7 +65,8 @@ def gains_of(windows: Iterable[Dialogue], scorer: Scorer) -> ArmGains:
 
 class Memory(NamedTuple):
     """What a system's costs say of memory across conversations: how much less it loses (``saved``, in gain)
-    where another user of the scenario was heard before the session, its z and one-sided p, and the scenarios.
+    where another user of the scenario was heard before the session, its z and one-sided p, the p times the
+    systems tested, and the scenarios.
     """
 
     system: str
@@ -74,6 +75,12 @@ class Memory(NamedTuple):
     p: float
     n_before: int
     n_after: int
+    p_adjusted: float = math.nan
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a memory is shown."""
+        return self.p_adjusted < _ALPHA
 
 
 def memory(shifts: pd.DataFrame) -> list[Memory]:
@@ -105,7 +112,8 @@ def memory(shifts: pd.DataFrame) -> list[Memory]:
         z, p = _welch(before, after)
         saved = float(after.mean() - before.mean()) if len(before) and len(after) else math.nan
         results.append(Memory(str(system), saved, z, p, len(before), len(after)))
-    return results
+    n_tested = sum(not math.isnan(result.p) for result in results)
+    return [result._replace(p_adjusted=min(1.0, result.p * n_tested)) for result in results]
 
 
 def _adjusted(own: pd.Series, others: pd.Series) -> NDArray[np.float64]:
@@ -135,7 +143,7 @@ def memory_sentence(tests: Sequence[Memory]) -> str:
     tested = [test for test in tests if not math.isnan(test.p)]
     if not tests:
         return ""
-    remembering = [test for test in tested if test.p * len(tested) < _ALPHA]
+    remembering = [test for test in tested if test.remembers]
     if remembering:
         parts = []
         for test in remembering:

@@ -318,9 +318,12 @@ def test_the_order_test_needs_ten_scenarios_in_each_order():
 @pytest.mark.slow  # they share runs that take seconds
 def test_a_run_says_what_its_order_shows_and_which_systems_are_one_program_for_all(config, monkeypatch):
     (order,) = evaluate.memory_sentences(config.run)
+    evaluated = evaluate.read(config.run, "shifts")
     assert order.startswith("memory across conversations: ")
-    counts = {"counts": {"not_isolated": ["http:one", "http:two"]}}
-    monkeypatch.setattr(runs, "entry", lambda *_: counts)
+    entry = runs.entry("movies", config.run, "simulate")
+    entry["counts"]["not_isolated"] = ["http:one", "http:two"]
+    monkeypatch.setattr(runs, "entry", lambda *_: entry)
+    monkeypatch.setattr(evaluate.run, "read", lambda *_: evaluated)
     apart = evaluate.memory_sentences(config.run)[1]
     assert apart.startswith("not isolated: http:one and http:two")
 
