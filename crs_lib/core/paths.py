@@ -7,6 +7,7 @@ and samples along, and writes into the folder where the command is started.
 import os
 import re
 import unicodedata
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -146,11 +147,18 @@ def run_folder(study: str, run: str) -> Path:
 def slug(name: str) -> str:
     """A file name made of a spec: ``ollama:llama3:instruct`` becomes ``ollama-llama3-instruct``.
 
-    Accents are folded, everything but letters, digits, '.' and '_' becomes '-'. Empty input: ``unnamed``.
+    Accents are folded, everything but letters, digits, '.' and '_' becomes '-'. Where letters or signs
+    outside ASCII are lost, a number made of the name stands at the end, so that no two names share a file.
+    Empty input: ``unnamed``.
     """
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-    dashed = re.sub(r"[^A-Za-z0-9._]+", "-", plain)
-    return dashed.strip("-.") or "unnamed"
+    folded = unicodedata.normalize("NFKD", name)
+    plain = folded.encode("ascii", "ignore").decode()
+    dashed = re.sub(r"[^A-Za-z0-9._]+", "-", plain).strip("-.")
+    for character in folded:
+        if not character.isascii() and not unicodedata.combining(character):
+            number = zlib.crc32(name.encode("utf-8", "surrogatepass"))
+            return f"{dashed}-{number:08x}".strip("-.")
+    return dashed or "unnamed"
 
 
 def shown(path: Path) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from crs_lib.core.text import one_line
 from crs_lib.figures import base as frames
 from crs_lib.figures import layout, style
 from crs_lib.figures.base import TABLES, figure
@@ -26,8 +27,8 @@ _ESCAPES = str.maketrans({
 
 
 def escape(text: Any) -> str:
-    """The text as LaTeX prints it literally."""
-    return str(text).translate(_ESCAPES)
+    """The text as LaTeX prints it literally, control characters as escapes."""
+    return one_line(str(text)).translate(_ESCAPES)
 
 
 def tabular(cells: Mapping[str, Iterable[str]], comment: str, columns: str = "") -> str:

@@ -6,6 +6,7 @@ styles and direct labels tell the systems apart in grey.
 
 import io
 import textwrap
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from crs_lib.core import tables
+from crs_lib.core.text import one_line
 from crs_lib.metrics import base
 
 TEXT_WIDTH = 16 / 2.54  # inches: the width of the thesis's text
@@ -24,7 +26,7 @@ NOTEBOOK_DPI, PRINT_DPI = 130, 300
 STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": NORMAL,
-    "mathtext.fontset": "dejavusans",
+    "text.parse_math": False,  # a "$" in a name is a dollar
     "axes.titlesize": NORMAL,
     "axes.labelsize": SMALL,
     "xtick.labelsize": SMALL,
@@ -59,6 +61,29 @@ STYLE: dict[str, Any] = {
     "figure.constrained_layout.h_pad": 0.03,
     "figure.constrained_layout.w_pad": 0.03,
 }
+# Fonts for what DejaVu Sans lacks, where they are installed: East Asian, Indic, Thai, and signs.
+_WIDE = (
+    "Noto Sans CJK JP",
+    "Noto Sans JP",
+    "Noto Sans SC",
+    "Noto Sans KR",
+    "Noto Sans Devanagari",
+    "Noto Sans Thai",
+    "Noto Sans Symbols 2",
+    "WenQuanYi Zen Hei",
+    "Droid Sans Fallback",
+    "IPAexGothic",
+    "Hiragino Sans",
+    "Apple SD Gothic Neo",
+    "Microsoft YaHei",
+    "Malgun Gothic",
+    "Nirmala UI",
+    "Leelawadee UI",
+    "Segoe UI Symbol",
+    "Arial Unicode MS",
+    "Unifont",
+)
+NO_GLYPH = r"Glyph .* missing from|Matplotlib currently does not support"  # warnings: a box is drawn then
 _DARK = {INK: "#E6E8EB", "#000000": "#FFFFFF", FAINT: "#9AA1AB", GRID: "#34393F", "#FFFFFF": "#16181B"}
 
 
@@ -121,6 +146,15 @@ def looks(systems: Iterable[str]) -> dict[str, Look]:
     return {name: looks[name] for name in names}
 
 
+def settings() -> dict[str, Any]:
+    """``STYLE`` with the fonts of this machine for letters that DejaVu Sans lacks; a box is drawn without."""
+    from matplotlib import font_manager
+
+    installed = {font.name for font in font_manager.fontManager.ttflist}
+    wide = [name for name in _WIDE if name in installed]
+    return {**STYLE, "font.family": [STYLE["font.family"], *wide]}
+
+
 def short(metric: str) -> str:
     """The metric's name in figures: ``item_tas`` is "item TAS"."""
     return base.get(metric).short
@@ -134,7 +168,10 @@ def titled(metric: str) -> str:
 
 
 def labels(names: Sequence[str], width: int = 22) -> list[str]:
-    """The names as an axis holds them: long ones lose the backend, then a piece; no two become the same."""
+    """The names as an axis holds them: control characters as escapes; long ones lose the backend, then a
+    piece; no two become the same.
+    """
+    names = [one_line(name).replace("\t", "\\t") for name in names]
     if any(len(name) > width for name in names):
         bare = [name.partition(":")[2] if name.count(":") > 1 else name for name in names]
         if len(set(bare)) == len(set(names)):
@@ -158,7 +195,8 @@ def applied() -> Iterator[None]:
     """Draw in this style whatever the session's settings are, which come back afterwards."""
     from matplotlib import style
 
-    with style.context(["default", STYLE]):
+    with style.context(["default", settings()]), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", NO_GLYPH)
         yield
 
 

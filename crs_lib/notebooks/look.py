@@ -13,6 +13,7 @@ import pandas as pd
 
 from crs_lib.core import prompts
 from crs_lib.core.errors import RunError, unknown
+from crs_lib.figures import style
 
 PREFIX = "CRS_PREFIX"  # of the Python that a notebook was started from, for its kernel to compare
 _OF_PAPERMILL = ("PAPERMILL_INPUT_PATH", "PAPERMILL_OUTPUT_PATH")  # its --inject-paths
@@ -72,20 +73,19 @@ def _set_warnings() -> None:
     for category in _CHANGES:
         warnings.filterwarnings("ignore", category=category)
         warnings.filterwarnings("error", category=category, module=_OURS)
+    warnings.filterwarnings("ignore", style.NO_GLYPH)
 
 
 def _set_display() -> None:
     import matplotlib.style as mpl_style
     import numpy as np
 
-    from crs_lib.figures import style
-
     pd.set_option("display.float_format", "{:z.3f}".format)
     pd.set_option("display.max_columns", 30)
     pd.set_option("display.max_colwidth", 70)
     pd.set_option("display.width", 110)
     np.set_printoptions(precision=3, suppress=True)
-    mpl_style.use(["seaborn-v0_8-colorblind", style.STYLE])
+    mpl_style.use(["seaborn-v0_8-colorblind", style.settings()])
 
 
 def _check_injected(cells: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
@@ -89,7 +90,8 @@ class _Weights:
 
     def __init__(self, cluster: NDArray[np.intp], between: float, within: float) -> None:
         self.cluster = cluster
-        self.members = np.eye(int(cluster.max()) + 1)[cluster].T  # scenarios by values
+        values = np.arange(len(cluster))
+        self.members = csr_array((np.ones(len(cluster)), (cluster, values)))  # scenarios by values
         self.shrink = between / (within + np.bincount(cluster) * between)
         self.within = within
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -9,7 +10,7 @@ from crs_lib import evaluate, notebooks
 from crs_lib.cli.commands import Command, Takes, table
 from crs_lib.cli.data import show_import
 from crs_lib.cli.show import Show, draw
-from crs_lib.core import paths
+from crs_lib.core import paths, progress
 from crs_lib.core.settings import Field
 
 _RUN = "demo"
@@ -28,8 +29,10 @@ class Demo(Command):
         from crs_lib.report import findings
         from crs_lib.report.tables import scoreboard
 
-        print("notebooks 01 to 06, figures, pages …", flush=True)
+        if progress.terminal() is None:  # the names of the notebooks show how far it is, on one line
+            os.environ.setdefault(progress.VARIABLE, progress.OFF)
         self._run_notebooks()
+        print("figures and pages …", flush=True)
         told = findings.write(_RUN)
         if (self.n_sessions, self.n_turns) == (120, 20):
             findings.quote(told.read_text(encoding="utf-8"), paths.ROOT / "README.md")
@@ -43,6 +46,7 @@ class Demo(Command):
         values = {"run": _RUN, "catalog": "sample", "voices": "all", "workers": 2, **self.values()}
         for notebook in notebooks.committed():
             if "01" <= notebook.stem[:2] <= "06":
+                print(notebook.stem, end=", ", flush=True)
                 declared = notebooks.parameters_of(notebook)
                 notebooks.run(notebook, {name: value for name, value in values.items() if name in declared})
 

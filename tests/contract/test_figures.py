@@ -1,6 +1,7 @@
 """Every registered figure and table: draws, repeats byte for byte, is readable, says n, refuses bad input."""
 
 import re
+import warnings
 from functools import cache
 from itertools import combinations, pairwise, product
 
@@ -14,6 +15,7 @@ from matplotlib.text import Text
 from crs_lib import figures
 from crs_lib.cli.show import table_readers
 from crs_lib.core import rng
+from crs_lib.core import text as text_of_a_page
 from crs_lib.core.errors import RunError
 from crs_lib.figures import base as registered
 from crs_lib.figures import layout, style
@@ -26,6 +28,10 @@ FEW = ("tracker", "echo", "random")
 MANY = (
     *FEW, "oracle", "slot_echo", "noisy:0.3", "noisy:0.6", "ollama:llama3.1:8b-instruct-q4_K_M",
     "ollama:llama3.2:8b-instruct-q4_K_M", "openai:a-rather-long-name-of-a-model",
+)  # fmt: skip
+SCRIPTS = (
+    "tracker", "電影推薦", "موصي الأفلام", "עברית", "фильмы", "ταινίες", "ภาพยนตร์", "फ़िल्म", "영화 추천", "ֆիլմեր", "🎬 bot",
+    "form\ffeed", "\ttab\x1b[31m", "$x_1$ and $y^2", "=SUM(A1)", "\u202eright to left",
 )  # fmt: skip
 TYPES = ("switch", "replace", "return")
 OF_SESSIONS = ("shift_cost", "straight_gain", "gain_after_change")
@@ -276,6 +282,17 @@ def test_the_same_tables_give_the_same_bytes_under_any_settings_silently(name, f
     assert b"Software" not in png and b"CreationDate" not in pdf
     assert b"/FontFile2" in pdf, "TrueType outlines are embedded"
     assert b"/Type3" not in pdf, "Type 3 fonts are refused by publishers"
+
+
+@EACH
+def test_names_of_any_script_are_drawn_without_a_warning_and_control_characters_as_escapes(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = figures.make(name, *tables_of(figures.FIGURES.get(name), SCRIPTS))
+        assert style.data(made, "png", 60).startswith(b"\x89PNG")
+    shown = "".join(text.get_text() for text in made.findobj(Text))
+    assert text_of_a_page.printable(shown) == shown
+    assert "\t" not in shown
 
 
 @SIZES

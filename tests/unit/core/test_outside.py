@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[3]
 FOLDERS = {"CRS_DATA": paths.data, "CRS_RESULTS": paths.results, "CRS_FIGURES": paths.figures}
 SLUGS = {
     "ollama:llama3:instruct": "ollama-llama3-instruct", "noisy:0.3": "noisy-0.3", "Amélie / ça": "Amelie-ca",
-    "../../etc": "etc", "...": "unnamed", "": "unnamed", "東京": "unnamed",
+    "../../etc": "etc", "...": "unnamed", "": "unnamed", "東京": "922642ef", "東 a": "a-45311d50",
 }  # fmt: skip
 
 
