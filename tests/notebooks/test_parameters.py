@@ -25,11 +25,16 @@ systems: list[str] = [
 ]  # systems, in order
 note: str = "a # b = c"  # papermill's own reader would cut this default
 limits: dict[str, int] = {"low": 1}  # bounds"""
-_json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=12,
+SCALARS = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 )
+
+
+def lists_and_objects(inner):
+    return st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4)
+
+
+JSON = st.recursive(SCALARS, lists_and_objects, max_leaves=12)
 LONG = "Follows the user's logged state and shows the films of the largest part of it that any film meets."
 SOURCES = {  # the broken rule by a cell and what it holds instead
     ("work", "def f():\n    return 1"): "'def'", ("work", "class A:\n    x = 1"): "'class'",
@@ -55,12 +60,14 @@ def by_name(cell=CELL):
 
 
 def test_reads_name_type_default_and_help_of_every_line():
-    found = by_name()
-    assert list(found) == ["run", "seed", "rate", "quick", "systems", "note", "limits"]
-    assert found["systems"] == Parameter("systems", "list[str]", ["tracker", "echo"], "systems, in order")
-    assert found["note"].default == "a # b = c"
-    assert found["seed"].help == "seed of every random choice"
-    assert (found["limits"].kind, found["limits"].inner) == ("dict", "int")
+    parameters = by_name()
+    assert list(parameters) == ["run", "seed", "rate", "quick", "systems", "note", "limits"]
+    systems = Parameter("systems", "list[str]", ["tracker", "echo"], "systems, in order")
+    assert parameters["systems"] == systems
+    assert parameters["note"].default == "a # b = c"
+    assert parameters["seed"].help == "seed of every random choice"
+    assert parameters["limits"].kind == "dict"
+    assert parameters["limits"].inner == "int"
 
 
 @pytest.mark.parametrize(("line", "part"), [
@@ -82,7 +89,8 @@ def test_another_kind_of_line_is_named(line, part):
 ])  # fmt: skip
 def test_typed_text_becomes_the_declared_type(name, text, value):
     read_value = by_name()[name].from_text(text)
-    assert read_value == value and type(read_value) is type(value)
+    assert read_value == value
+    assert type(read_value) is type(value)
 
 
 @pytest.mark.parametrize(("name", "text"), [
@@ -94,15 +102,18 @@ def test_mistyped_text_is_refused_with_what_was_expected(name, text):
     parameter = by_name()[name]
     with pytest.raises(InputError) as caught:
         parameter.from_text(text)
-    assert repr(name) in str(caught.value) and parameter.annotation in str(caught.value)
+    assert repr(name) in str(caught.value)
+    assert parameter.annotation in str(caught.value)
 
 
-@pytest.mark.parametrize(("parameter", "value", "says"), [
-    *((by_name()["seed"], value, "whole number") for value in (True, "3", 3.0, None, [3])),
-    *((Parameter("systems", "list", [], ""), value, "expected a list") for value in (("a",), {"a"}, [{1, 2}], [object()])),
-])  # fmt: skip
-def test_only_a_value_of_the_type_that_json_holds_is_passed(parameter, value, says):
-    refused(says, parameter.checked, value)
+@pytest.mark.parametrize("value", [True, "3", 3.0, None, [3]])
+def test_only_a_whole_number_is_passed_as_one(value):
+    refused("whole number", by_name()["seed"].checked, value)
+
+
+@pytest.mark.parametrize("value", [("a",), {"a"}, [{1, 2}], [object()]])
+def test_only_a_list_that_json_holds_is_passed_as_one(value):
+    refused("expected a list", Parameter("systems", "list", [], "").checked, value)
 
 
 @pytest.mark.parametrize("llm", [
@@ -114,20 +125,26 @@ def test_an_address_with_a_secret_is_refused_before_it_is_written(llm):
     with pytest.raises(InputError, match="put a key in the environment") as caught:
         loose.checked(llm)
     assert "s3cret" not in str(caught.value)
-    for value in ({"host": "http://gpu1:1,gpu2"}, {"model": "replay:thesis@ollama:gemma:2b"}):
-        assert loose.checked(value) == value
 
 
-def test_unknown_names_get_a_suggestion_and_help_has_a_line_a_parameter():
-    with pytest.raises(InputError, match="unknown parameter 'sede'; did you mean 'seed'"):
-        check_parameters(by_name(), {"sede": 1}, "03_simulate")
+@pytest.mark.parametrize("llm", [{"host": "http://gpu1:1,gpu2"}, {"model": "replay:thesis@ollama:gemma:2b"}])
+def test_an_address_without_a_secret_passes(llm):
+    assert Parameter("llm", "dict", {}, "").checked(llm) == llm
+
+
+def test_unknown_names_get_a_suggestion():
+    message = "unknown parameter 'sede'; did you mean 'seed'"
+    refused(message, check_parameters, by_name(), {"sede": 1}, "03_simulate")
+
+
+def test_help_has_a_line_a_parameter():
     lines = help_text(by_name(), "03_simulate").splitlines()
     assert len(lines) == 1 + 7
     assert lines[2].split() == ["seed", "(int)", *"seed of every random choice".split(), "[7]"]
     assert lines[5].endswith('systems, in order [["tracker", "echo"]]')
 
 
-@given(st.lists(_json, max_size=4))
+@given(st.lists(JSON, max_size=4))
 def test_every_json_list_passes_unchanged(value):
     assert Parameter("x", "list", [], "").checked(value) == value
 
@@ -135,30 +152,48 @@ def test_every_json_list_passes_unchanged(value):
 @given(st.text(max_size=30))
 def test_a_literal_default_survives_being_written_in_a_cell(text):
     cell = f"note: str = {text!r}  # a text\nseed: int = 1  # next"
-    found = by_name(cell)
-    assert found["note"].default == text and found["note"].help == "a text"
+    note = by_name(cell)["note"]
+    assert note.default == text
+    assert note.help == "a text"
 
 
 def cells(frame):
     """Side and text of every cell, row by row, the heads first."""
-    found = re.findall(r'<t[hd] style="text-align: (\w+);[^>]*>(.*?)</t[hd]>', to_html(frame))
-    width = len(re.findall("<th ", to_html(frame)))
-    return [found[start : start + width] for start in range(0, len(found), width)]
+    page = to_html(frame)
+    pairs = re.findall(r'<t[hd] style="text-align: (\w+);[^>]*>(.*?)</t[hd]>', page)
+    width = page.count("<th ")
+    return [pairs[start : start + width] for start in range(0, len(pairs), width)]
 
 
-def test_text_stands_left_numbers_right_and_what_is_missing_is_a_dash():
+def test_text_stands_left_and_numbers_right():
     columns = {"system": ["a<b", LONG], "mean": [-0.0001, -0.25], "n": [12, 3], "p_holm": ["p < .001", ""]}
-    rows = cells(pd.DataFrame(columns))
-    assert rows[0] == [("left", "system"), ("right", "mean"), ("right", "n"), ("left", "p, Holm")]
-    assert rows[1] == [("left", "a&lt;b"), ("right", "0.000"), ("right", "12"), ("left", "p &lt; .001")]
-    assert rows[2][1] == ("right", "−0.250") and rows[2][0][1].startswith("Follows the user")
-    assert rows[2][0][1].endswith("any film meets."), "a text is never cut off"
-    rows = cells(pd.DataFrame({"statistic": [1.5, ""], "estimate": [None, 2.0], "holds": [True, False]}))
-    assert [side for side, _ in rows[1]] == ["right", "right", "left"]
-    assert rows[1][1][1] == "–" and rows[2][0][1] == ""
-    named = pd.DataFrame({"turns": [1]}, index=pd.Index(["a"], name="system"))
-    assert cells(named)[1] == [("left", "a"), ("right", "1")]
+    heads, first, second = cells(pd.DataFrame(columns))
+    assert heads == [("left", "system"), ("right", "mean"), ("right", "n"), ("left", "p, Holm")]
+    assert first == [("left", "a&lt;b"), ("right", "0.000"), ("right", "12"), ("left", "p &lt; .001")]
+    assert second[1] == ("right", "−0.250")
+    text = second[0][1]
+    assert text.startswith("Follows the user")
+    assert text.endswith("any film meets."), "a text is never cut off"
+
+
+def test_what_is_missing_is_a_dash_and_an_empty_text_is_empty():
+    frame = pd.DataFrame({"statistic": [1.5, ""], "estimate": [None, 2.0], "holds": [True, False]})
+    _, first, second = cells(frame)
+    assert [side for side, _ in first] == ["right", "right", "left"]
+    assert first[1][1] == "–"
+    assert second[0][1] == ""
+
+
+def test_a_named_index_is_a_column():
+    frame = pd.DataFrame({"turns": [1]}, index=pd.Index(["a"], name="system"))
+    assert cells(frame)[1] == [("left", "a"), ("right", "1")]
+
+
+def test_a_long_table_says_how_many_rows_follow():
     assert "… and 40 rows more" in to_html(pd.DataFrame({"x": range(100)}))
+
+
+def test_a_heading_has_blanks():
     assert heading("session_id") == "session id"
 
 
@@ -168,26 +203,46 @@ def good(tmp_path_factory):
     return books.save(books.executed("01_hello"), tmp_path_factory.mktemp("books") / "01_hello.ipynb")
 
 
-def changed(good, folder, change):
-    """A copy of the good notebook after ``change(cells by id, notebook)``."""
-    notebook = nbformat.read(good, as_version=4)
-    change({cell.id: cell for cell in notebook.cells}, notebook)
-    path = folder / good.name
-    nbformat.write(notebook, path)
-    return rules(path)
+@pytest.fixture
+def notebook(good):
+    """The good notebook in memory, to be changed."""
+    return nbformat.read(good, as_version=4)
 
 
-def test_a_good_notebook_breaks_no_rule_and_numbers_in_names_are_no_results(good, tmp_path):
+def cell(notebook, name):
+    """The cell of a notebook with this id."""
+    (one,) = [one for one in notebook.cells if one.id == name]
+    return one
+
+
+@pytest.fixture
+def faults(good, tmp_path):
+    """A function: the rules that a notebook breaks when it is saved under the good one's name."""
+
+    def of(notebook):
+        path = tmp_path / good.name
+        nbformat.write(notebook, path)
+        return rules(path)
+
+    return of
+
+
+def test_a_good_notebook_breaks_no_rule(good):
     assert rules(good) == []
-    text = books.READING + " Next: `04_evaluate` and [05](05_analyze.ipynb)."
-    assert changed(good, tmp_path, lambda cells, _: cells["reading"].update(source=text)) == []
 
 
-@pytest.mark.parametrize(("cell", "source"), SOURCES)
-def test_a_cell_that_says_something_else(good, tmp_path, cell, source):
-    found = changed(good, tmp_path, lambda cells, _: cells[cell].update(source=source))
-    named = [text for text in found if SOURCES[cell, source] in text]
-    assert named and (cell != "work" or "code cell 4" in named[0]), found
+def test_numbers_in_names_are_no_results(notebook, faults):
+    cell(notebook, "reading").source = books.READING + " Next: `04_evaluate` and [05](05_analyze.ipynb)."
+    assert faults(notebook) == []
+
+
+@pytest.mark.parametrize(("name", "source"), SOURCES)
+def test_a_cell_that_says_something_else(notebook, faults, name, source):
+    cell(notebook, name).source = source
+    named = [line for line in faults(notebook) if SOURCES[name, source] in line]
+    assert named
+    if name == "work":
+        assert "code cell 4" in named[0]
 
 
 def printed(text, name="stdout"):
@@ -201,84 +256,106 @@ def printed(text, name="stdout"):
     (printed("0.3333333333"), "not rounded"), (printed("careful", "stderr"), "standard error"),
     (nbformat.v4.new_output("error", ename="ValueError", evalue="", traceback=[]), "failed: ValueError"),
     (nbformat.v4.new_output("display_data", {"image/svg+xml": "<svg/>"}), "SVG"),
-    *((printed(harmless), "") for harmless in ("and/or", "3/4 of them", "see https://example.org/home/x", "0.333", "1,234")),
 ])  # fmt: skip
-def test_outputs_that_two_runs_would_show_differently_or_nobody_keeps(good, tmp_path, output, rule):
-    found = changed(good, tmp_path, lambda cells, _: cells["work"].outputs.append(output))
-    assert [line for line in found if rule in line] if rule else found == [], found
+def test_an_output_that_two_runs_would_show_differently_or_nobody_keeps(notebook, faults, output, rule):
+    cell(notebook, "work").outputs.append(output)
+    assert rule in "\n".join(faults(notebook))
 
 
-def test_a_stripped_notebook_is_found(good, tmp_path):
-    def strip(_, notebook):
-        for cell in notebook.cells:
-            if cell.cell_type == "code":
-                cell.update(execution_count=None, outputs=[])
-
-    assert sum("refresh the notebook" in line for line in changed(good, tmp_path, strip)) == 8
-
-
-def test_volatile_metadata_foreign_kernels_and_a_second_cell_of_parameters_are_found(good, tmp_path):
-    def change(cells, notebook):
-        notebook.metadata["papermill"] = {"duration": 1.0}
-        notebook.metadata["kernelspec"]["name"] = "my-env"
-        cells["work"].metadata["execution"] = {"shell.execute_reply": "2026"}
-
-    found = changed(good, tmp_path, change)
-    assert any("papermill, execution" in line for line in found)
-    assert any("must be 'python3'" in line for line in found)
-
-    def twice(cells, _):
-        cells["begin"].metadata["tags"] = ["parameters"]
-
-    found = changed(good, tmp_path, twice)
-    assert "exactly one cell must be tagged 'parameters', and it must be the first code cell" in found
+@pytest.mark.parametrize(
+    "text", ["and/or", "3/4 of them", "see https://example.org/home/x", "0.333", "1,234"]
+)
+def test_a_harmless_output(notebook, faults, text):
+    cell(notebook, "work").outputs.append(printed(text))
+    assert faults(notebook) == []
 
 
-def test_too_much_code_and_too_much_text(good, tmp_path):
-    few = changed(good, tmp_path, lambda cells, book: book.cells.remove(cells["config-text"]))
+def code_cells(notebook):
+    return [one for one in notebook.cells if one.cell_type == "code"]
+
+
+def test_a_stripped_notebook_is_found(notebook, faults):
+    for one in code_cells(notebook):
+        one.update(execution_count=None, outputs=[])
+    lines = faults(notebook)
+    assert sum("refresh the notebook" in line for line in lines) == 8
+
+
+def test_volatile_metadata_and_foreign_kernels_are_found(notebook, faults):
+    notebook.metadata["papermill"] = {"duration": 1.0}
+    notebook.metadata["kernelspec"]["name"] = "my-env"
+    cell(notebook, "work").metadata["execution"] = {"shell.execute_reply": "2026"}
+    lines = "\n".join(faults(notebook))
+    assert "papermill, execution" in lines
+    assert "must be 'python3'" in lines
+
+
+def test_a_second_cell_of_parameters_is_found(notebook, faults):
+    cell(notebook, "begin").metadata["tags"] = ["parameters"]
+    rule = "exactly one cell must be tagged 'parameters', and it must be the first code cell"
+    assert rule in faults(notebook)
+
+
+def test_too_much_code_is_found(notebook, faults):
+    notebook.cells.remove(cell(notebook, "config-text"))
     # 3 texts of 8 cells are 37.5 %, rounded 38
-    assert few == ["38 % of the cells are text (3 of 8); expected 40 to 50 %"]
-    more = [nbformat.v4.new_markdown_cell("More.") for _ in range(3)]
-    many = changed(good, tmp_path, lambda _, book: book.cells.__setitem__(slice(3, 3), more))
-    assert many == ["58 % of the cells are text (7 of 12); expected 40 to 50 %"]
+    assert faults(notebook) == ["38 % of the cells are text (3 of 8); expected 40 to 50 %"]
 
 
-def told(good, folder, sections, questions="1. Who?"):
-    """The broken rules of a notebook whose sections end with a code cell of a tag each."""
+def test_too_much_text_is_found(notebook, faults):
+    notebook.cells[3:3] = [nbformat.v4.new_markdown_cell("More.") for _ in range(3)]
+    assert faults(notebook) == ["58 % of the cells are text (7 of 12); expected 40 to 50 %"]
 
-    def change(cells, notebook):
-        asked = "1. How many words does a greeting have?"
-        cells["opening"].source = cells["opening"].source.replace(asked, questions)
+
+@pytest.fixture
+def faults_of_sections(notebook, faults):
+    """A function: the broken rules of a notebook whose sections end with a code cell of a tag each."""
+
+    def of(sections, questions="1. Who?"):
+        opening = cell(notebook, "opening")
+        opening.source = opening.source.replace("1. How many words does a greeting have?", questions)
         del notebook.cells[5:]
         for title, tag in sections.items():
-            notebook.cells.append(nbformat.v4.new_markdown_cell(title))
-            made = nbformat.v4.new_code_cell("assert count", execution_count=len(notebook.cells))
-            made.metadata["tags"] = [tag]
-            notebook.cells.append(made)
-        code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-        for number, cell in enumerate(code, start=1):
-            cell.execution_count = number
+            code = nbformat.v4.new_code_cell("assert count", metadata={"tags": [tag]})
+            notebook.cells += [nbformat.v4.new_markdown_cell(title), code]
+        for number, code in enumerate(code_cells(notebook), start=1):
+            code.execution_count = number
+        return [line for line in faults(notebook) if not re.search("% of the cells|is never used", line)]
 
-    other = ("% of the cells", "is never used")
-    return [line for line in changed(good, folder, change) if not any(text in line for text in other)]
+    return of
 
 
-def test_sections_end_with_findings_and_the_notebook_with_what_it_showed(good, tmp_path):
-    sections = {"## Who?": "finding", "## Checks": "checks", **END}
-    assert told(good, tmp_path, sections) == []
-    assert told(good, tmp_path, {**sections, "## Who?": "other"}) == []
-    learnt = {**sections, "## What we learnt": "other"}
-    must = "section 'What we learnt' must end with a code cell tagged 'finding'"
-    assert any(line.startswith(must) for line in told(good, tmp_path, learnt))
+SECTIONS = {"## Who?": "finding", "## Checks": "checks", **END}
+ENDS = "it must end with the sections 'Checks', 'What we learnt' and 'What this does not show'"
+
+
+def test_sections_end_with_a_finding_or_without(faults_of_sections):
+    assert faults_of_sections(SECTIONS) == []
+    assert faults_of_sections({**SECTIONS, "## Who?": "other"}) == []
+
+
+def test_what_we_learnt_ends_with_a_finding(faults_of_sections):
+    lines = faults_of_sections({**SECTIONS, "## What we learnt": "other"})
+    assert "section 'What we learnt' must end with a code cell tagged 'finding'" in "\n".join(lines)
+
+
+def test_a_finding_ends_its_section(faults_of_sections):
     double = {"## Who?": "finding", "And then?": "finding", "## Checks": "checks", **END}
-    [line] = told(good, tmp_path, double)
+    [line] = faults_of_sections(double)
     assert line.startswith("section 'Who?' has a cell tagged 'finding' before its end")
-    end = "it must end with the sections 'Checks', 'What we learnt' and 'What this does not show'"
-    early = {"## Checks": "checks", "## Who?": "finding", **END}
-    older = {"## Who?": "finding", "## Checks": "checks", "## Reading the result": "finding"}
-    assert end in told(good, tmp_path, early) and end in told(good, tmp_path, older)
-    two = told(good, tmp_path, sections, "1. Who?\n2. When?")
-    assert "the first cell lists 2 questions ('1. …?') for 1 sections; one each" in two
+
+
+@pytest.mark.parametrize("sections", [
+    {"## Checks": "checks", "## Who?": "finding", **END},
+    {"## Who?": "finding", "## Checks": "checks", "## Reading the result": "finding"},
+])  # fmt: skip
+def test_a_notebook_ends_with_what_it_showed(faults_of_sections, sections):
+    assert ENDS in faults_of_sections(sections)
+
+
+def test_each_question_has_a_section(faults_of_sections):
+    lines = faults_of_sections(SECTIONS, "1. Who?\n2. When?")
+    assert "the first cell lists 2 questions ('1. …?') for 1 sections; one each" in lines
 
 
 @pytest.mark.parametrize("content", ["", "{}", "not json", '{"cells": 3}'])
@@ -291,6 +368,6 @@ def test_a_file_that_is_no_notebook(tmp_path, content):
 @pytest.mark.parametrize("path", sorted(paths.notebooks().glob("*.ipynb")), ids=lambda path: path.stem)
 def test_committed_notebooks_keep_the_rules_and_say_what_they_showed(path):
     assert rules(path) == []
-    cells = nbformat.read(path, as_version=4).cells
-    headings = [cell.source.splitlines()[0] for cell in cells if cell.source.startswith("## ")]
-    assert headings[-2:] == [*END]
+    text = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells)
+    headings = re.findall("^## .*", text, re.MULTILINE)
+    assert headings[-2:] == list(END)

@@ -37,14 +37,21 @@ RUNS = {"07_thesis": "logs", "08_models": "models", "32_human_labels": "0"}
 
 def values_for(path):
     """Values of these parameters that the notebook takes; none of them is its default."""
-    defaults = {name: one.default for name, one in notebooks.parameters_of(path).items()}
-    other = FULL.get(path.stem, OTHER)
-    values = {name: value for name, value in other.items() if name in defaults and defaults[name] != value}
-    run = f"papermill-{RUNS.get(path.stem, path.stem[0])}"
-    return values | ({"run": run} if "run" in defaults else {})
+    parameters = notebooks.parameters_of(path)
+    values = {}
+    for name, value in FULL.get(path.stem, OTHER).items():
+        if name in parameters and parameters[name].default != value:
+            values[name] = value
+    if "run" in parameters:
+        values["run"] = f"papermill-{RUNS.get(path.stem, path.stem[0])}"
+    return values
 
 
-STUDIES = list(dict.fromkeys(runner.study(path) for path in BOOKS))
+def books_of(study):
+    return [path for path in BOOKS if runner.study(path) == study]
+
+
+STUDIES = sorted({runner.study(path) for path in BOOKS})
 IN_ONE_PROCESS = """
 import json, sys
 from IPython.core.interactiveshell import InteractiveShell
@@ -62,27 +69,31 @@ for name, cells in json.load(sys.stdin):
 
 def cells_with(path, values):
     """The code cells of a notebook, these parameters set after the tagged cell."""
-    found = []
+    sources = []
     for cell in nbformat.read(path, as_version=4).cells:
-        if cell.cell_type == "code":
-            found.append(cell.source)
-            if "parameters" in cell.metadata.get("tags", []):
-                found.append("\n".join(f"{name} = {value!r}" for name, value in values.items()))
-    return found
+        if cell.cell_type != "code":
+            continue
+        sources.append(cell.source)
+        if "parameters" in cell.metadata.get("tags", []):
+            sources += [f"{name} = {value!r}" for name, value in values.items()]
+    return sources
+
+
+@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+def test_a_notebook_has_parameters_that_can_be_swept(path):
+    assert values_for(path)
 
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_a_study_runs_with_other_parameters_each_notebook_on_the_files_of_the_one_before(study):
-    mine = [path for path in BOOKS if runner.study(path) == study]
-    values = {path.stem: values_for(path) for path in mine}
-    assert all(values.values()), "a notebook without parameters can be neither swept nor smoked"
-    given = json.dumps([(path.stem, cells_with(path, values[path.stem])) for path in mine])
-    done = subprocess.run(
-        [sys.executable, "-c", IN_ONE_PROCESS], input=given, capture_output=True, text=True, check=False,
-        cwd=paths.notebooks(),
-    )  # fmt: skip
-    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
-    assert [path.stem for path in mine if f"### {path.stem} ran" not in done.stdout] == []
+    cells = [(path.stem, cells_with(path, values_for(path))) for path in books_of(study)]
+    command = [sys.executable, "-c", IN_ONE_PROCESS]
+    process = subprocess.run(
+        command, input=json.dumps(cells), capture_output=True, text=True, check=False, cwd=paths.notebooks()
+    )
+    assert process.returncode == 0, f"{process.stdout[-2000:]}\n{process.stderr[-4000:]}"
+    for name, _ in cells:
+        assert f"### {name} ran" in process.stdout
 
 
 @pytest.mark.full
@@ -93,30 +104,40 @@ def test_papermill_runs_it_with_other_parameters(path):
     executed = nbformat.read(out, as_version=4)
     injected = [cell for cell in executed.cells if "injected-parameters" in cell.metadata.get("tags", [])]
     assert len(injected) == 1
-    assert all(f"{name} = " in injected[0].source for name in values)
-    code = [cell for cell in executed.cells if cell.cell_type == "code"]
-    assert all(cell.execution_count for cell in code)
+    for name in values:
+        assert f"{name} = " in injected[0].source
+    for cell in executed.cells:
+        assert cell.cell_type != "code" or cell.execution_count
 
 
-def test_an_unknown_parameter_is_an_error():
-    for path in BOOKS:
-        refused(f"{path.stem}: unknown parameter 'seeed'", notebooks.run, path, {"seeed": 1})
+@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+def test_an_unknown_parameter_is_an_error(path):
+    refused(f"{path.stem}: unknown parameter 'seeed'", notebooks.run, path, {"seeed": 1})
+
+
+def papermill(folder, out, name, value):
+    """Plain papermill on the notebook of every day, with one parameter, started in a folder."""
+    path = paths.notebooks() / f"{PAPERMILL}.ipynb"
+    program = Path(sys.prefix) / "bin" / "papermill"
+    command = [
+        str(program),
+        "--inject-paths",
+        str(path.relative_to(folder)),
+        str(out),
+        "-p",
+        name,
+        str(value),
+    ]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("folder", [paths.notebooks(), paths.ROOT], ids=["notebooks", "root"])
 def test_plain_papermill_works_from_both_folders(folder, tmp_path):
-    path = next(path for path in BOOKS if path.stem == PAPERMILL)
-    name, value = next((name, value) for name, value in values_for(path).items())
-    program = Path(sys.prefix) / "bin" / "papermill"
-    command = [str(program), "--inject-paths", str(path.relative_to(folder)), str(tmp_path / "out.ipynb")]
-
-    def papermill(name, value):
-        words = [*command, "-p", name, str(value)]
-        return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
-
-    done = papermill(name, value)
-    assert done.returncode == 0, done.stderr
-    assert f"{name} = {value!r}" in (tmp_path / "out.ipynb").read_text().replace('\\"', "'")
-    wrong = papermill(f"{name}s", value)
+    name, value = next(iter(values_for(paths.notebooks() / f"{PAPERMILL}.ipynb").items()))
+    out = tmp_path / "out.ipynb"
+    process = papermill(folder, out, name, value)
+    assert process.returncode == 0, process.stderr
+    assert f"{name} = {value!r}" in out.read_text().replace('\\"', "'")
+    wrong = papermill(folder, out, f"{name}s", value)
     assert wrong.returncode != 0
     assert f"unknown parameter '{name}s'; did you mean '{name}'?" in wrong.stderr

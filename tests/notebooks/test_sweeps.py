@@ -51,24 +51,38 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
+USUAL = {
+    "notebooks": ["01_first", "02_second"],
+    "parameters": {"weight": 1},
+    "grid": {"count": [2, 3], "scale": [0.5]},
+    "run": "n{count}-x{scale}",
+}
+
+
 def sweep(folder, **changes):
-    record = {
-        "notebooks": ["01_first", "02_second"], "parameters": {"weight": 1},
-        "grid": {"count": [2, 3], "scale": [0.5]}, "run": "n{count}-x{scale}", **changes,
-    }  # fmt: skip
+    """A sweep's file; a change to None leaves the setting out."""
+    settings = {name: value for name, value in {**USUAL, **changes}.items() if value is not None}
     path = folder / "sweep.yaml"
-    path.write_text(json.dumps({key: value for key, value in record.items() if value is not None}))
+    path.write_text(json.dumps(settings))
     return path
 
 
-def test_a_grid_is_the_product_of_its_lists_which_stand_in_the_names(here):
-    read = sweeps.read(sweep(here, grid={"count": [2, 3], "scale": [0.5, 1]}))
-    assert [(cell["run"], cell["count"], cell["scale"]) for cell in read.cells] == [
-        ("n2-x0.5", 2, 0.5), ("n2-x1", 2, 1), ("n3-x0.5", 3, 0.5), ("n3-x1", 3, 1),
-    ]  # fmt: skip
+def test_a_grid_is_the_product_of_its_lists(here):
+    cells = sweeps.read(sweep(here, grid={"count": [2, 3], "scale": [0.5, 1]})).cells
+    assert [cell["run"] for cell in cells] == ["n2-x0.5", "n2-x1", "n3-x0.5", "n3-x1"]
+    assert [cell["count"] for cell in cells] == [2, 2, 3, 3]
+    assert [cell["scale"] for cell in cells] == [0.5, 1, 0.5, 1]
+
+
+def test_a_notebook_gets_the_parameters_that_it_has(here):
+    read = sweeps.read(sweep(here))
     first, second = read.books
-    assert read.values_for(read.cells[0], first) == {"run": "n2-x0.5", "count": 2, "weight": 1}
-    assert read.values_for(read.cells[0], second) == {"run": "n2-x0.5", "count": 2, "scale": 0.5}
+    cell = read.cells[0]
+    assert read.values_for(cell, first) == {"run": "n2-x0.5", "count": 2, "weight": 1}
+    assert read.values_for(cell, second) == {"run": "n2-x0.5", "count": 2, "scale": 0.5}
+
+
+def test_a_list_stands_in_a_name_with_dashes(here):
     path = sweep(here, grid={"parts": [["a", "b"], ["c:d"]]}, run="with-{parts}")
     assert [cell["run"] for cell in sweeps.read(path).cells] == ["with-a-b", "with-c-d"]
 
@@ -85,53 +99,72 @@ def test_an_unknown_sweep_gets_a_suggestion(here):
     refused(r"unknown sweep 'smok'; did you mean 'smoke'\? \(known: smoke\)", sweeps.read, "smok")
 
 
+def statuses(table):
+    """The status of each notebook of a sweep, by run and notebook."""
+    return table.set_index(["run", "notebook"])["status"].to_dict()
+
+
 @pytest.mark.subprocess
 def test_a_sweep_goes_on_after_a_failure_and_continues_where_it_stopped(here):
-    bad = sweep(here, grid={"count": [13, 2], "scale": [0.5]})
+    unlucky = sweep(here, grid={"count": [13, 2], "scale": [0.5]})
     with pytest.raises(RunError, match="1 failed") as caught:
-        sweeps.run(bad)
+        sweeps.run(unlucky)
     assert "unlucky" in str(caught.value)
     assert (here / "results" / "movies" / "n2-x0.5" / "second.json").is_file()
-    good = sweep(here, grid={"count": [2, 3], "scale": [0.5]})
-    said = []
-    table = sweeps.run(good, said.append, jobs=2)
-    assert said[::2] == ["n3-x0.5: 01_first …", "n3-x0.5: 02_second …"]
-    assert "/4 n3-x0.5: 01_first " in said[1]
+    lines = []
+    table = sweeps.run(sweep(here), lines.append, jobs=2)
+    assert lines[::2] == ["n3-x0.5: 01_first …", "n3-x0.5: 02_second …"]
+    assert "/4 n3-x0.5: 01_first " in lines[1]
     assert list(table.columns) == ["run", "count", "scale", "notebook", "status"]
-    assert _statuses(table) == {
-        ("n2-x0.5", "01_first"): "kept", ("n2-x0.5", "02_second"): "kept",
-        ("n3-x0.5", "01_first"): "done", ("n3-x0.5", "02_second"): "done",
-    }  # fmt: skip
+    assert statuses(table) == {
+        ("n2-x0.5", "01_first"): "kept",
+        ("n2-x0.5", "02_second"): "kept",
+        ("n3-x0.5", "01_first"): "done",
+        ("n3-x0.5", "02_second"): "done",
+    }
 
 
-def _statuses(table):
-    return dict(zip(zip(table["run"], table["notebook"], strict=True), table["status"], strict=True))
+VALUES = {"run": "n2", "count": 2}
 
 
-def test_a_notebook_that_changed_or_was_cut_off_is_run_again(here, monkeypatch):
+@pytest.fixture
+def status(here, monkeypatch):
+    """A function: what a sweep of one run does with its only notebook; nothing is really executed."""
+    monkeypatch.setattr(runner, "run", lambda book, values: None)
     path = sweep(here, notebooks=["01_first"], parameters={}, grid={"count": [2]}, run="n{count}")
-    runs = []
-    monkeypatch.setattr(runner, "run", lambda book, values: runs.append((book.stem, values)))
-    assert _statuses(sweeps.run(path)) == {("n2", "01_first"): "done"}
-    values = {"run": "n2", "count": 2}
-    assert runs == [("01_first", values)]
-    out = runner.output(notebooks.find("01_first"), values)
-    book = books.book("01_first", replace={"begin": PLAIN})
-    book.metadata["papermill"] = {"parameters": values, "end_time": "2026", "exception": None}
-    books.save(book, out)
-    assert _statuses(sweeps.run(path)) == {("n2", "01_first"): "kept"}
-    whole = out.read_text()
-    out.write_text(whole[:500])  # stopped while it was written
-    assert _statuses(sweeps.run(path)) == {("n2", "01_first"): "done"}
-    out.write_text(whole)
-    assert _statuses(sweeps.run(path)) == {("n2", "01_first"): "kept"}
-    changed = {"begin": PLAIN, "work": books.WORK + "\n" + "text = text.strip()"}
+    return lambda: statuses(sweeps.run(path))["n2", "01_first"]
+
+
+@pytest.fixture
+def output(status):
+    """The notebook as papermill leaves it when it has run to its end."""
+    notebook = books.book("01_first", replace={"begin": PLAIN})
+    notebook.metadata["papermill"] = {"parameters": VALUES, "end_time": "2026", "exception": None}
+    return books.save(notebook, runner.output(notebooks.find("01_first"), VALUES))
+
+
+def test_a_notebook_without_output_is_run(status):
+    assert status() == "done"
+
+
+def test_a_notebook_that_ran_to_its_end_is_kept(status, output):
+    assert status() == "kept"
+
+
+def test_a_notebook_that_was_cut_off_is_run_again(status, output):
+    output.write_text(output.read_text()[:500])  # stopped while it was written
+    assert status() == "done"
+
+
+def test_a_notebook_that_changed_is_run_again(here, status, output):
+    changed = {"begin": PLAIN, "work": books.WORK + "\ntext = text.strip()"}
     books.write(here / "notebooks", "01_first", replace=changed)
-    assert _statuses(sweeps.run(path)) == {("n2", "01_first"): "done"}
+    assert status() == "done"
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (paths.notebooks() / "sweeps").glob("*.yaml")))
 def test_committed_sweeps_fit_the_notebooks(name):
     runs = [cell["run"] for cell in sweeps.read(name).cells]
-    least = 1 if name in ("thesis.yaml", "systems.yaml") else 2  # these are one run each
-    assert len(set(runs)) == len(runs) >= least
+    assert len(set(runs)) == len(runs)
+    one_run = name in ("thesis.yaml", "systems.yaml")
+    assert one_run or len(runs) > 1
