@@ -13,6 +13,7 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.rng import stream
 from crs_lib.evaluate.scorer import Scorer
 from crs_lib.metrics import base, claims, conventions, costs, gain
+from crs_lib.metrics.costs import WindowReply
 from crs_lib.metrics.records import Text
 from crs_lib.systems.base import most_gain
 from tests.helpers.films import TITLES, catalog, grounder
@@ -20,79 +21,133 @@ from tests.helpers.films import TITLES, catalog, grounder
 TEN = catalog()
 WORDS = grounder()
 SCORER = Scorer(WORDS, conventions.get("default"))
-DRAMA, QUILL = {"genre": "Drama"}, {"genre": "Drama", "actor": "Ada Quill"}
+DRAMA = {"genre": "Drama"}
+QUILL = {"genre": "Drama", "actor": "Ada Quill"}
 
 
-def say(wishes, films, *, avoid=(), stage="initial", asks=True, shift=False, text=None):
+def turn(wishes, films, *, avoid=(), stage="initial", asks=True, shift=False, text=None):
     """A user turn with its log, and the reply that shows these films."""
-    text = f"How about {', '.join(TITLES[i] for i in films)}." if text is None else text
-    log = {"constraints": dict(wishes), "avoid": dict(avoid), "stage": stage, "asks": asks}
-    log["shift_event"] = shift
-    reply = {"speaker": "SYSTEM", "text": text, "rec_ids": [TEN.items[i].item_id for i in films]}
-    return {"speaker": "USER", "text": "…", "user_meta": log}, reply
+    if text is None:
+        titles = [TITLES[film] for film in films]
+        text = f"How about {', '.join(titles)}."
+    log = {
+        "constraints": dict(wishes),
+        "avoid": dict(avoid),
+        "stage": stage,
+        "asks": asks,
+        "shift_event": shift,
+    }
+    ids = [TEN.items[film].item_id for film in films]
+    user = {"speaker": "USER", "text": "…", "user_meta": log}
+    return user, {"speaker": "SYSTEM", "text": text, "rec_ids": ids}
 
 
-def session(*pairs):
-    at = [number for number, (user, _) in enumerate(pairs, 1) if user["user_meta"]["shift_event"]]
-    record = {"session_id": "0", "model_name": "m", "true_genre": "", "conversation": [*chain(*pairs)]}
-    record["shift_events"] = [{"turn": number, "type": "switch"} for number in at]
-    talk = Dialogue.from_json(record, source="test")
-    texts = [Text((), WORDS.concepts(turn.text)) for turn in talk.turns]
-    return SCORER.prepare(talk, texts)
+def session(*turns):
+    """The record of a session of these turns, as metrics take it."""
+    events = []
+    for number, (user, _) in enumerate(turns, 1):
+        if user["user_meta"]["shift_event"]:
+            events.append({"turn": number, "type": "switch"})
+    record = {"session_id": "0", "model_name": "m", "true_genre": "", "shift_events": events}
+    record["conversation"] = list(chain(*turns))
+    dialogue = Dialogue.from_json(record, source="test")
+    texts = [Text((), WORDS.concepts(turn.text)) for turn in dialogue.turns]
+    return SCORER.prepare(dialogue, texts)
 
 
-def last(metric, *pairs):
-    return metric(session(*pairs).turns[-1])
+def last(metric, *turns):
+    """A metric of the last turn of a session."""
+    return metric(session(*turns).turns[-1])
 
 
 # Nine films may be recommended (the tenth has no credits). Drama: 0, 1, 2, 4, 5. Ada Quill: 0, 1, 3.
 # Both: 0, 1; one: 2, 3, 4, 5; none: 6, 7, 8. Mean number met: (2·2 + 4·1)/9 = 8/9.
-GAIN, PRECISE, FOUND = gain.normalised_gain, gain.precise, gain.found_at_3
-NO_ADA, MORE = {"avoid": {"actor": "Ada Quill"}}, {"stage": "follow_up"}
-NAN = math.nan
+NO_ADA = {"avoid": {"actor": "Ada Quill"}}
+MORE = {"stage": "follow_up"}
 
 
-@pytest.mark.parametrize(("metric", "turns", "value"), [
-        # one is the best that there is, and zero is chance: all three are dramas, of five; two of three
-    (GAIN, [say(DRAMA, [0])], 1), (GAIN, [say(DRAMA, [6])], (0 - 5 / 9) / (1 - 5 / 9)),
-    (GAIN, [say(DRAMA, [0, 1, 2])], 1), (GAIN, [say(DRAMA, [0, 1, 6])], (2 - 15 / 9) / (3 - 15 / 9)),
-    (gain.first_gain, [say(DRAMA, [0, 6, 7])], 1),
-    (gain.first_gain, [say(DRAMA, [6, 0, 1])], (0 - 5 / 9) / (1 - 5 / 9)),
-        # a longer list is measured by the best list of its length: 0 and 1 meet two, the third best meets one
-    (GAIN, [say(QUILL, [0, 1, 4])], 1), (GAIN, [say(QUILL, [0, 1])], 1), (GAIN, [say(QUILL, [0])], 1),
-    (GAIN, [say(QUILL, [0, 1, 8])], (4 - 24 / 9) / (5 - 24 / 9)),
-        # an excluded value gains nothing: dramas without Ada Quill are 2, 4, 5
-    (GAIN, [say(DRAMA, [2, 4], **NO_ADA)], 1), (GAIN, [say(DRAMA, [0], **NO_ADA)], -(3 / 9) / (1 - 3 / 9)),
-    (gain.violations, [say(DRAMA, [0, 2], **NO_ADA)], 1 / 2), (gain.violations, [say(DRAMA, [0, 2])], NAN),
-        # a film shown before gains nothing where the user asks for others: of five dramas four are left
-    (GAIN, [say(DRAMA, [0]), say(DRAMA, [0], **MORE)], -(4 / 9) / (1 - 4 / 9)),
-    (GAIN, [say(DRAMA, [0]), say(DRAMA, [1], **MORE)], 1),
-    (GAIN, [say(DRAMA, [0]), say(DRAMA, [0], stage="question_year")], 1),
-    (GAIN, [say({"language": "English"}, [0]), say(DRAMA, [0], **MORE)], 1),  # shown before the state changed
-        # a film named twice counts once; silence is worth one film without gain where films are asked for
-    (GAIN, [say(DRAMA, [0, 0])], (1 - 10 / 9) / (2 - 10 / 9)),
-    (GAIN, [say(DRAMA, [])], -(5 / 9) / (1 - 5 / 9)), (GAIN, [say(DRAMA, [], asks=False)], NAN),
-    (GAIN, [say({}, [0])], NAN),
-    (GAIN, [say(DRAMA, list(range(9)))], NAN),  # every list gains the same
-        # a film that is never recommended counts if it is shown: Only Pages (9) is a drama, six of ten films
-    (GAIN, [say(DRAMA, [9])], 1), (GAIN, [say(QUILL, [9])], (1 - 9 / 10) / (2 - 9 / 10)),
-        # the strict pair: two films meet both, three are enough
-    (PRECISE, [say(QUILL, [0, 2])], 1 / 2), (PRECISE, [say(QUILL, [])], NAN),
-    (FOUND, [say(QUILL, [0, 2, 5])], 1 / 2), (FOUND, [say(DRAMA, [0, 1, 2, 4])], 1),
-    (FOUND, [say(QUILL, [])], 0), (FOUND, [say({"genre": "War", "actor": "Ada Quill"}, [0])], NAN),
-    (FOUND, [say(QUILL, [0]), say(QUILL, [0], **MORE)], 0),  # film 1 was left
+@pytest.mark.parametrize(("films", "gain_of_list"), [
+    ([0], 1), ([0, 1, 2], 1),  # all are dramas
+    ([6], (0 - 5 / 9) / (1 - 5 / 9)), ([0, 1, 6], (2 - 15 / 9) / (3 - 15 / 9)),
+    ([0, 0], (1 - 10 / 9) / (2 - 10 / 9)),  # a film named twice counts once
+    ([], -(5 / 9) / (1 - 5 / 9)),  # silence is worth one film without gain where films are asked for
+    ([9], 1),  # a film that is never recommended counts if it is shown: it is a drama, six of ten films
+    (list(range(9)), math.nan),  # every list gains the same
 ])  # fmt: skip
-def test_gain_worked_on_paper(metric, turns, value):
-    assert last(metric, *turns) == pytest.approx(value, nan_ok=True)
+def test_gain_where_one_thing_is_wanted(films, gain_of_list):
+    assert last(gain.normalised_gain, turn(DRAMA, films)) == pytest.approx(gain_of_list, nan_ok=True)
+
+
+@pytest.mark.parametrize(("films", "gain_of_list"), [
+    ([0], 1), ([0, 1], 1),
+    ([0, 1, 4], 1),  # 0 and 1 meet two, the third best meets one
+    ([0, 1, 8], (4 - 24 / 9) / (5 - 24 / 9)), ([9], (1 - 9 / 10) / (2 - 9 / 10)),
+])  # fmt: skip
+def test_a_longer_list_is_measured_by_the_best_list_of_its_length(films, gain_of_list):
+    assert last(gain.normalised_gain, turn(QUILL, films)) == pytest.approx(gain_of_list)
+
+
+@pytest.mark.parametrize(("films", "gain_of_first"), [([0, 6, 7], 1), ([6, 0, 1], (0 - 5 / 9) / (1 - 5 / 9))])
+def test_the_gain_of_the_first_film_leaves_padding_out(films, gain_of_first):
+    assert last(gain.first_gain, turn(DRAMA, films)) == pytest.approx(gain_of_first)
+
+
+@pytest.mark.parametrize(("films", "gain_of_list"), [([2, 4], 1), ([0], -(3 / 9) / (1 - 3 / 9))])
+def test_an_excluded_value_gains_nothing(films, gain_of_list):
+    # dramas without Ada Quill are 2, 4, 5
+    assert last(gain.normalised_gain, turn(DRAMA, films, **NO_ADA)) == pytest.approx(gain_of_list)
+
+
+@pytest.mark.parametrize(("film", "stage", "gain_of_list"), [
+    (0, "follow_up", -(4 / 9) / (1 - 4 / 9)),  # of five dramas four are left
+    (1, "follow_up", 1), (0, "question_year", 1),
+])  # fmt: skip
+def test_a_film_shown_before_gains_nothing_where_others_are_asked_for(film, stage, gain_of_list):
+    turns = turn(DRAMA, [0]), turn(DRAMA, [film], stage=stage)
+    assert last(gain.normalised_gain, *turns) == pytest.approx(gain_of_list)
+
+
+def test_a_film_shown_before_the_state_changed_gains_as_a_new_one():
+    assert last(gain.normalised_gain, turn({"language": "English"}, [0]), turn(DRAMA, [0], **MORE)) == 1
+
+
+def test_gain_is_undefined_where_nothing_is_wanted_or_asked():
+    assert math.isnan(last(gain.normalised_gain, turn({}, [0])))
+    assert math.isnan(last(gain.normalised_gain, turn(DRAMA, [], asks=False)))
+
+
+def test_violations_are_the_share_of_films_with_an_excluded_value():
+    assert last(gain.violations, turn(DRAMA, [0, 2], **NO_ADA)) == 1 / 2
+    assert math.isnan(last(gain.violations, turn(DRAMA, [0, 2])))
+
+
+def test_precise_is_the_share_of_films_that_meet_everything():
+    assert last(gain.precise, turn(QUILL, [0, 2])) == 1 / 2
+    assert math.isnan(last(gain.precise, turn(QUILL, [])))
+
+
+def test_three_films_that_meet_everything_are_enough():
+    assert last(gain.found_at_3, turn(DRAMA, [0, 1, 2, 4])) == 1
+    assert last(gain.found_at_3, turn(QUILL, [0, 2, 5])) == 1 / 2  # two films meet both
+    assert last(gain.found_at_3, turn(QUILL, [])) == 0
+    assert last(gain.found_at_3, turn(QUILL, [0]), turn(QUILL, [0], **MORE)) == 0  # film 1 was left
+    assert math.isnan(last(gain.found_at_3, turn({"genre": "War", "actor": "Ada Quill"}, [0])))
 
 
 def test_fewer_films_than_a_list_holds_have_no_gain():
     assert math.isnan(gain.normalised(1, 3, (1, 1)))
 
 
-PAIRS = sorted({(f, v) for f in ("genre", "actor", "language", "year") for v in TEN.values(f)})
-WISHES = st.lists(st.sampled_from(PAIRS), min_size=1, max_size=3).map(dict)
-AVOID = st.lists(st.sampled_from(PAIRS), max_size=2).map(dict)
+def constraints():
+    """Every field and value of the ten films that a user may ask for."""
+    pairs = []
+    for field in ("actor", "genre", "language", "year"):
+        pairs += [(field, value) for value in TEN.values(field)]
+    return st.sampled_from(pairs)
+
+
+WISHES = st.lists(constraints(), min_size=1, max_size=3).map(dict)
+AVOID = st.lists(constraints(), max_size=2).map(dict)
 
 
 def films_up_to(most):
@@ -101,66 +156,92 @@ def films_up_to(most):
 
 def by_definition(wishes, avoid, films, stale):
     """Normalised gain from the gains of all films, as the page defines it."""
-    met, broken = np.zeros(len(TEN)), np.zeros(len(TEN), dtype=bool)
-    for pair in wishes.items():
-        met[TEN.items_with(TEN.code(*pair))] += 1
-    for pair in avoid.items():
-        broken[TEN.items_with(TEN.code(*pair))] = True
-    gains = np.where(broken, 0, met / len(wishes))
-    gains[list(stale)] = 0
-    there = gains[TEN.recommendable]
+    gains = np.zeros(len(TEN))
+    for field, value in wishes.items():
+        gains[TEN.items_with(TEN.code(field, value))] += 1 / len(wishes)
+    for field, value in avoid.items():
+        gains[TEN.items_with(TEN.code(field, value))] = 0
+    gains[stale] = 0
+    possible = np.sort(gains[TEN.recommendable])
     k = max(1, len(films))
-    best, chance = np.sort(there)[len(there) - k :].sum(), k * there.mean()
-    return (gains[list(films)].sum() - chance) / (best - chance) if best - chance > 1e-12 else math.nan
+    best = possible[-k:].sum()
+    chance = k * possible.mean()
+    if best - chance < 1e-12:
+        return math.nan
+    return (gains[films].sum() - chance) / (best - chance)
 
 
 @given(wishes=WISHES, avoid=AVOID, before=films_up_to(3), films=films_up_to(5))
 def test_the_index_gives_what_the_definition_gives(wishes, avoid, before, films):
-    first, then = say(wishes, before, avoid=avoid), say(wishes, films, avoid=avoid, stage="follow_up")
-    found = last(gain.normalised_gain, first, then)
-    assert found == pytest.approx(by_definition(wishes, avoid, films, before), nan_ok=True)
+    turns = turn(wishes, before, avoid=avoid), turn(wishes, films, avoid=avoid, **MORE)
+    expected = by_definition(wishes, avoid, films, before)
+    assert last(gain.normalised_gain, *turns) == pytest.approx(expected, nan_ok=True)
 
 
 @given(wishes=WISHES, avoid=AVOID, before=films_up_to(4), k=st.integers(1, 6), seed=st.integers(0, 99))
 def test_the_films_of_the_largest_gain_score_one_whatever_their_number(wishes, avoid, before, k, seed):
     films = most_gain(TEN, wishes, avoid, before, before, stream(seed, "x"), k)
-    found = last(GAIN, say(wishes, before, avoid=avoid), say(wishes, films, avoid=avoid, **MORE))
-    assert found == 1 or math.isnan(found)
+    turns = turn(wishes, before, avoid=avoid), turn(wishes, films, avoid=avoid, **MORE)
+    score = last(gain.normalised_gain, *turns)
+    assert score == 1 or math.isnan(score)
 
 
-WAR = say({"genre": "War", "year": "1988"}, [5])  # Iron Valley
-KEPT = {"genre": "Drama", "year": "1988"}  # drama instead of war, still from 1988: films 4 and 5
+WAR = turn({"genre": "War", "year": "1988"}, [5])  # Iron Valley
+CHANGED = {"genre": "Drama", "year": "1988"}  # drama instead of war, still from 1988: films 4 and 5
+EACH = pytest.mark.parametrize("metric", [gain.uptake, gain.retention, gain.release])
 
 
-def test_uptake_retention_and_release_and_where_they_are_undefined():
-    sticky = say(KEPT, [6], shift=True)  # 1947: war, not from 1988, no drama
-    assert last(gain.uptake, WAR, sticky) == pytest.approx(-(5 / 9) / (4 / 9))
-    assert last(gain.retention, WAR, sticky) == pytest.approx(-(2 / 9) / (7 / 9))
-    assert last(gain.release, WAR, sticky) == 0
-    # 5 is a war film, too, but meets all that is wanted now; 6 is the only film of the state before
-    assert last(gain.release, WAR, say(KEPT, [5], shift=True)) == 1
-    assert last(gain.release, WAR, say(KEPT, [5, 6], shift=True)) == pytest.approx((1 / 2) / (8 / 9))
-    good = say(KEPT, [4], shift=True)
-    assert [last(one, WAR, good) for one in (gain.uptake, gain.retention, gain.release)] == [1, 1, 1]
-    shift = say({"genre": "Drama"}, [0, 2], avoid={"actor": "Ada Quill"}, shift=True)
+def after_war(metric, *films):
+    """A metric of a reply with these films at the change from war to drama."""
+    return last(metric, WAR, turn(CHANGED, films, shift=True))
+
+
+@EACH
+def test_a_reply_that_meets_everything_follows_the_change(metric):
+    assert after_war(metric, 4) == 1
+
+
+def test_a_reply_that_clings_loses_what_was_added_and_what_was_kept():
+    # 1947 (6): war, not from 1988, no drama
+    assert after_war(gain.uptake, 6) == pytest.approx(-(5 / 9) / (4 / 9))
+    assert after_war(gain.retention, 6) == pytest.approx(-(2 / 9) / (7 / 9))
+    assert after_war(gain.release, 6) == 0
+
+
+def test_a_film_of_the_state_before_that_meets_everything_now_is_released():
+    assert after_war(gain.release, 5) == 1  # a war film, too
+    assert after_war(gain.release, 5, 6) == pytest.approx((1 / 2) / (8 / 9))
+
+
+def test_a_film_with_a_value_that_was_ruled_out_is_not_released():
+    retracted = turn(DRAMA, [0, 2], shift=True, **NO_ADA)
     # three of nine films break it
-    assert last(gain.release, say(QUILL, [0]), shift) == pytest.approx((1 / 2) / (6 / 9))
-    added = say(QUILL, [0], shift=True)
-    assert last(gain.uptake, say(DRAMA, [0]), added) == 1
-    assert math.isnan(last(gain.release, say(DRAMA, [0]), added))  # nothing was dropped
-    relaxed = say(DRAMA, [0], shift=True)
-    assert math.isnan(last(gain.uptake, say(QUILL, [0]), relaxed))  # nothing was added
-    for metric in (gain.uptake, gain.retention, gain.release):
-        assert math.isnan(last(metric, say(QUILL, [0])))  # before the first shift
-        later = [say(DRAMA, [0]) for _ in range(3)]  # replies 1, 2 and 3 after the shift
-        assert math.isnan(last(metric, say(QUILL, [0]), added, *later))
+    assert last(gain.release, turn(QUILL, [0]), retracted) == pytest.approx((1 / 2) / (6 / 9))
 
 
-def test_no_list_meets_more_of_a_part_than_the_whole_of_the_constraints_allows():
+def test_without_a_dropped_constraint_there_is_no_release():
+    turns = turn(DRAMA, [0]), turn(QUILL, [0], shift=True)
+    assert last(gain.uptake, *turns) == 1
+    assert math.isnan(last(gain.release, *turns))
+
+
+def test_without_an_added_constraint_there_is_no_uptake():
+    assert math.isnan(last(gain.uptake, turn(QUILL, [0]), turn(DRAMA, [0], shift=True)))
+
+
+@EACH
+def test_a_change_is_followed_in_three_replies(metric):
+    assert math.isnan(last(metric, turn(QUILL, [0])))  # before the first shift
+    later = [turn(DRAMA, [0])] * 3  # replies 1, 2 and 3 after the shift
+    assert math.isnan(last(metric, turn(QUILL, [0]), turn(QUILL, [0], shift=True), *later))
+
+
+@pytest.mark.parametrize("metric", [gain.uptake, gain.retention])
+@pytest.mark.parametrize("film", range(9))
+def test_no_list_meets_more_of_a_part_than_the_whole_of_the_constraints_allows(metric, film):
     wishes = {"genre": "War", "actor": "Ada Quill"}  # no film has both, so the best list keeps one of the two
-    turns = [(say({"genre": "War"}, [2]), say(wishes, [film], shift=True)) for film in range(9)]
-    for metric in (gain.uptake, gain.retention):
-        assert np.nanmax([last(metric, *pair) for pair in turns]) <= 1
+    share = last(metric, turn({"genre": "War"}, [2]), turn(wishes, [film], shift=True))
+    assert math.isnan(share) or share <= 1
 
 
 @pytest.mark.parametrize(("text", "false"), [
@@ -173,88 +254,138 @@ def test_no_list_meets_more_of_a_part_than_the_whole_of_the_constraints_allows()
     ("Try The Tin Parrot. Then there is drama.", 0),  # of which film is not said
 ])  # fmt: skip
 def test_a_claim_ties_a_constraint_to_a_film(text, false):
-    assert last(claims.false_claims, say(DRAMA, [3], text=text)) == false
-    assert math.isnan(last(claims.false_claims, say(DRAMA, [], text="Drama it is.")))  # nothing is claimed
+    assert last(claims.false_claims, turn(DRAMA, [3], text=text)) == false
 
 
-def fair(*pairs):
+def test_a_reply_without_films_claims_nothing():
+    assert math.isnan(last(claims.false_claims, turn(DRAMA, [], text="Drama it is.")))
+
+
+def fair(*turns):
     """The exposure-fair gains of a session whose window begins with its shift."""
-    return [one.gain for one in costs.window_replies(session(*pairs).shifts[0].replies)]
+    shift = session(*turns).shifts[0]
+    return [reply.gain for reply in costs.window_replies(shift.replies)]
 
 
-def test_fair_gains_are_those_of_the_films_that_a_window_could_show():
+@pytest.mark.parametrize(
+    ("film", "fair_gain"), [(1, 1), (2, (1 - 0.75) / (2 - 0.75)), (8, -0.75 / (2 - 0.75))]
+)
+def test_films_shown_before_are_not_among_those_that_a_window_could_show(film, fair_gain):
     # of nine films 0 is gone; film 1 meets two, four others one: mean 6/8, where all nine have 8/9
-    assert fair(say(DRAMA, [0]), say(QUILL, [1], shift=True)) == [1]
-    assert fair(say(DRAMA, [0]), say(QUILL, [2], shift=True)) == [pytest.approx((1 - 0.75) / (2 - 0.75))]
-    assert fair(say(DRAMA, [0]), say(QUILL, [8], shift=True)) == [pytest.approx(-0.75 / (2 - 0.75))]
+    assert fair(turn(DRAMA, [0]), turn(QUILL, [film], shift=True)) == [pytest.approx(fair_gain)]
+
+
+def test_a_gain_of_which_chance_is_more_than_half_is_undefined():
     # 0 and 1 are gone: the best left meets one, and four of seven films do
-    assert math.isnan(fair(say(DRAMA, [0, 1]), say(QUILL, [2], shift=True))[0])
-    before, shifted = say(DRAMA, [0, 1, 2]), say(QUILL, [0], shift=True)
-    assert fair(before, say(QUILL, [0, 1], shift=True)) == [1]  # a repeat is back in the best list
-    assert fair(before, say(QUILL, [3, 4], shift=True)) == [1]  # the best of those not shown
-    assert fair(before, say(QUILL, [0, 8], shift=True))[0] < 1
-    more, again = (fair(say(DRAMA, [2]), shifted, say(QUILL, [film], **MORE))[1] for film in (1, 0))
-    assert more == 1 and again < 0
-    # 8 meets nothing and is shown twice: it stays one of eight films (7 is gone), and chance is 8/8
-    nothing = say(DRAMA, [7]), say(QUILL, [8], shift=True), say(QUILL, [8], **MORE)
-    assert fair(*nothing)[1] == pytest.approx(-1 / (2 - 1))
-    early = say(QUILL, [2], stage="follow_up", shift=True)  # shown before the window only
-    assert fair(say(DRAMA, [2]), early) == fair(say(DRAMA, [2]), say(QUILL, [2], shift=True))
+    [score] = fair(turn(DRAMA, [0, 1]), turn(QUILL, [2], shift=True))
+    assert math.isnan(score)
 
 
-def told(*pairs, kind="switch"):
-    shift = session(*pairs).shifts[0]
+@pytest.mark.parametrize("films", [[0, 1], [3, 4]], ids=["a repeat is back", "the best not shown"])
+def test_the_best_list_holds_what_is_repeated(films):
+    assert fair(turn(DRAMA, [0, 1, 2]), turn(QUILL, films, shift=True)) == [1]
+
+
+def test_padding_lowers_a_fair_gain():
+    [score] = fair(turn(DRAMA, [0, 1, 2]), turn(QUILL, [0, 8], shift=True))
+    assert score < 1
+
+
+def test_a_repeat_within_the_window_gains_nothing():
+    turns = turn(DRAMA, [2]), turn(QUILL, [0], shift=True)
+    assert fair(*turns, turn(QUILL, [1], **MORE))[1] == 1
+    assert fair(*turns, turn(QUILL, [0], **MORE))[1] < 0
+
+
+def test_a_film_that_is_shown_twice_stays_one_of_those_that_could_be():
+    # 8 meets nothing: it stays one of eight films (7 is gone), and chance is 8/8
+    turns = turn(DRAMA, [7]), turn(QUILL, [8], shift=True), turn(QUILL, [8], **MORE)
+    assert fair(*turns)[1] == pytest.approx(-1 / (2 - 1))
+
+
+def test_a_film_shown_before_the_window_only_is_no_repeat():
+    early = turn(QUILL, [2], shift=True, **MORE)
+    assert fair(turn(DRAMA, [2]), early) == fair(turn(DRAMA, [2]), turn(QUILL, [2], shift=True))
+
+
+def first_shift(*turns, kind="switch"):
+    """The first shift of a session, of a type."""
+    shift = session(*turns).shifts[0]
     shift.event = replace(shift.event, type=kind)
     return shift
 
 
-REPLY = costs.WindowReply
+@pytest.fixture
+def shift():
+    """A shift with three replies in each arm; the second has no gain in one of them."""
+    turns = turn(DRAMA, [0]), turn(QUILL, [2], shift=True), turn(QUILL, [1]), turn(QUILL, [0])
+    shift = first_shift(*turns)
+    straight = [WindowReply(0.8, True), WindowReply(math.nan, True), WindowReply(0.5, False)]
+    fresh = [WindowReply(1.0, True), WindowReply(1.0, True), WindowReply(0.6, True)]
+    shift.arms = {costs.STRAIGHT: straight, costs.FRESH: fresh}
+    return shift
 
 
-def test_costs_compare_the_replies_that_all_arms_have_and_without_films_or_an_arm_there_is_none():
-    shift = told(say(DRAMA, [0]), say(QUILL, [2], shift=True), say(QUILL, [1]), say(QUILL, [0]))
-    own = [one.gain for one in costs.window_replies(shift.replies)]
-    assert own == pytest.approx([0.2, 1, 1])
-    straight = [REPLY(0.8, True), REPLY(math.nan, True), REPLY(0.4, False)]
-    shift.arms = {costs.STRAIGHT: straight, costs.FRESH: [REPLY(gained, True) for gained in (1.0, 1.0, 0.6)]}
-    assert costs.straight_gain(shift) == pytest.approx(0.6)  # the second reply has no gain in one arm
+def test_gains_are_over_the_replies_that_all_arms_have(shift):
+    assert [reply.gain for reply in costs.window_replies(shift.replies)] == pytest.approx([0.2, 1, 1])
+    assert costs.gain_after_change(shift) == pytest.approx((0.2 + 1) / 2)
+    assert costs.straight_gain(shift) == pytest.approx((0.8 + 0.5) / 2)
     assert costs.fresh_gain(shift) == pytest.approx(0.8)
-    mine = (own[0] + own[2]) / 2
-    assert costs.gain_after_change(shift) == pytest.approx(mine)
     assert costs.gain_over(shift) == "all arms"
-    assert costs.shift_cost(shift) == pytest.approx(0.6 - mine)
-    assert costs.conversation_cost(shift) == pytest.approx(0.2)
-    assert costs.history_cost(shift) == pytest.approx(0.2 + 0.6 - mine)  # the sum of both
-    assert costs.misfit(shift) == pytest.approx(0.8 - mine)  # the straight user's third reply shows no film
-    assert costs.delay(shift) == pytest.approx(0.6 - 0.8)
+
+
+def test_costs_are_differences_of_gains(shift):
+    assert costs.shift_cost(shift) == pytest.approx(0.65 - 0.6)
+    assert costs.conversation_cost(shift) == pytest.approx(0.8 - 0.65)
+    assert costs.history_cost(shift) == pytest.approx(0.2)  # the sum of both
+    assert costs.misfit(shift) == pytest.approx(0.8 - 0.6)  # the straight user's third reply shows no film
+    assert costs.delay(shift) == pytest.approx(0.05 - 0.2)
     assert costs.cost_undefined(shift) == ""
     assert math.isnan(costs.share_lost(shift))  # a ratio of means, of a system
-    shift = told(say(DRAMA, [0]), say(QUILL, [0], shift=True))
-    shift.arms = {costs.STRAIGHT: [REPLY(-0.1, False)], costs.FRESH: [REPLY(1.0, True)]}
+
+
+def test_without_films_in_an_arm_there_is_no_misfit():
+    shift = first_shift(turn(DRAMA, [0]), turn(QUILL, [0], shift=True))
+    shift.arms = {costs.STRAIGHT: [WindowReply(-0.1, False)], costs.FRESH: [WindowReply(1.0, True)]}
     assert costs.shift_cost(shift) == pytest.approx(-1.1)
-    assert math.isnan(costs.misfit(shift)) and math.isnan(costs.delay(shift))
+    assert math.isnan(costs.misfit(shift))
+    assert math.isnan(costs.delay(shift))
     assert costs.cost_undefined(shift) == "misfit, delay: an arm shows no films"
-    shift = session(say(DRAMA, [0]), say(QUILL, [2], shift=True)).shifts[0]
-    assert costs.cost_undefined(shift) == "no straight users were simulated"
-    assert costs.gain_after_change(shift) == pytest.approx(0.2)
-    assert costs.gain_over(shift) == "own replies"
-    for metric in (costs.shift_cost, costs.misfit, costs.conversation_cost, costs.fresh_gain):
-        assert math.isnan(metric(shift))
+
+
+@pytest.fixture
+def alone():
+    """A shift without straight and fresh users."""
+    return first_shift(turn(DRAMA, [0]), turn(QUILL, [2], shift=True))
+
+
+def test_without_straight_users_the_gain_is_over_own_replies(alone):
+    assert costs.gain_after_change(alone) == pytest.approx(0.2)
+    assert costs.gain_over(alone) == "own replies"
+
+
+@pytest.mark.parametrize(
+    "metric", [costs.shift_cost, costs.misfit, costs.conversation_cost, costs.fresh_gain]
+)
+def test_without_straight_users_there_is_no_cost(alone, metric):
+    assert math.isnan(metric(alone))
+    assert costs.cost_undefined(alone) == "no straight users were simulated"
 
 
 def test_the_first_shift_is_primary_but_for_a_refinement_or_a_return():
-    pairs = say(DRAMA, [0]), say(QUILL, [0], shift=True), say(DRAMA, [0], shift=True)
-    assert [costs.primary(shift) for shift in session(*pairs).shifts] == [True, False]
-    assert not any(costs.primary(told(*pairs, kind=kind)) for kind in ("refine", "return"))
+    turns = turn(DRAMA, [0]), turn(QUILL, [0], shift=True), turn(DRAMA, [0], shift=True)
+    assert [costs.primary(shift) for shift in session(*turns).shifts] == [True, False]
+    assert not costs.primary(first_shift(*turns, kind="refine"))
+    assert not costs.primary(first_shift(*turns, kind="return"))
 
 
 def test_gain_after_a_refinement_is_that_of_sessions_that_refine_first():
-    pairs = say(DRAMA, [0]), say(QUILL, [2], shift=True), say(DRAMA, [0], shift=True)
+    pairs = turn(DRAMA, [0]), turn(QUILL, [2], shift=True), turn(DRAMA, [0], shift=True)
     first, later = session(*pairs).shifts
     assert math.isnan(costs.refine_gain(first))  # a switch
     later.event = replace(later.event, type="refine")
     assert math.isnan(costs.refine_gain(later))
-    assert costs.refine_gain(told(*pairs, kind="refine")) == pytest.approx(0.2)
+    assert costs.refine_gain(first_shift(*pairs, kind="refine")) == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(("name", "high"), [(base.PRIMARY, 1), ("straight_gain", 1), ("shift_cost", 2)])
@@ -266,8 +397,10 @@ def test_a_gain_lies_within_one_of_chance_and_a_cost_within_two(name, high):
 def test_films_that_miss_fit_the_state_before_or_neither_against_chance():
     # before: Drama (0, 1, 2, 4, 5); now: Ada Quill (0, 1, 3). Misses that fit before: 2, 4, 5; neither: 6, 7, 8
     now = {"actor": "Ada Quill"}
-    shift = told(say(DRAMA, [6]), say(now, [2, 3], shift=True), say(now, [7]))
+    shift = first_shift(turn(DRAMA, [6]), turn(now, [2, 3], shift=True), turn(now, [7]))
     assert costs.stale_share(shift) == pytest.approx(1 / 3 - 3 / 9)
     assert costs.wrong_share(shift) == pytest.approx(1 / 3 - 3 / 9)
-    assert costs.stale_share(told(say(DRAMA, [6]), say(now, [2, 4], shift=True))) == pytest.approx(1 - 3 / 9)
-    assert math.isnan(costs.stale_share(told(say(DRAMA, [6]), say(now, [], shift=True))))
+    assert costs.stale_share(first_shift(turn(DRAMA, [6]), turn(now, [2, 4], shift=True))) == pytest.approx(
+        1 - 3 / 9
+    )
+    assert math.isnan(costs.stale_share(first_shift(turn(DRAMA, [6]), turn(now, [], shift=True))))
