@@ -1,7 +1,6 @@
 """Item-grounded parts, recovery as a censored time, and composites: every weight, clipping and missing part written out."""
 
 import math
-from functools import partial
 from math import exp, log2
 
 import numpy as np
@@ -23,83 +22,132 @@ from crs_lib.retrieval.runs import Hit, ranked, without_ties
 from tests.helpers import refused
 
 NAN = math.nan
-ITEM, CAS = partial(item_tas, weights=ItemWeights()), partial(cas, weights=CasWeights())
 
 
-@pytest.mark.parametrize(("score", "parts", "value"), [
-    (tas, (0.4, 0.6, 0.25, TasWeights()), 0.4 + 0.6 - 0.25), (tas, (0.4, 0.6, 0.25, TasWeights(2, 0.5, 0)), 0.8 + 0.3),
-    (tas, (1, 1, 0, TasWeights()), 2), (tas, (0, 0, 1, TasWeights()), -1),
-    (tas, (1, 0.9, 0, TasWeights()), 1.9),  # clipping is the older convention and off by default
-    (partial(tas, clip=True), (1, 0.9, 0, TasWeights()), 1), (partial(tas, clip=True), (0, 0, 1, TasWeights(gamma=3)), -1),
-    (tas, (NAN, 0.5, 0.1, TasWeights()), NAN), (partial(tas, clip=True), (0.5, NAN, 0.1, TasWeights()), NAN),
-    (ITEM, (0.5, 0.75, 1 / 3, 0.2, 0.1), 0.6 * 0.5 + 0.4 * (1 / 3) * 0.75 - 0.25 * 0.2 - 0.5 * 0.1),
-    (ITEM, (1, 1, 1, 0, 0), 1), (ITEM, (NAN, 0.6, 1, 0, 0), NAN),
-    (ITEM, (0.5, 0.6, NAN, 0, 0), 0.3), (ITEM, (0.5, 0.6, 0, NAN, 0), 0.3),  # what cannot be new or leak counts nothing
-    (CAS, (0.8, 2, 0.1, 0.5, 0.4), 0.25 * 0.8 + 0.20 * (1 - 2 / 5) + 0.20 * (1 - 0.1) + 0.20 * 0.5 + 0.15 * 0.4),
-    (CAS, (1, 0, 0, 1, 1), 1), (CAS, (0, 50, 7, 0, 0), 0),  # delay and interference are bounded
-    (CAS, (0, -1, -1, 0, 0), 0.4), (CAS, (NAN,) * 5, NAN),
-    (CAS, (NAN, NAN, 0.1, 0.5, 0.4), (0.18 + 0.1 + 0.06) / 0.55),  # the weight of missing parts is shared
+@pytest.mark.parametrize(("parts", "weights", "value"), [
+    ((0.4, 0.6, 0.25), TasWeights(), 0.4 + 0.6 - 0.25), ((0.4, 0.6, 0.25), TasWeights(2, 0.5, 0), 0.8 + 0.3),
+    ((1, 1, 0), TasWeights(), 2), ((0, 0, 1), TasWeights(), -1), ((1, 0.9, 0), TasWeights(), 1.9),
+    ((NAN, 0.5, 0.1), TasWeights(), NAN),
 ])  # fmt: skip
-def test_composites_written_out(score, parts, value):
-    assert score(*parts) == pytest.approx(value, nan_ok=True)
+def test_tas_written_out(parts, weights, value):
+    assert tas(*parts, weights) == pytest.approx(value, nan_ok=True)
+
+
+@pytest.mark.parametrize(("parts", "weights", "value"), [
+    ((1, 0.9, 0), TasWeights(), 1), ((0, 0, 1), TasWeights(gamma=3), -1), ((0.5, NAN, 0.1), TasWeights(), NAN),
+])  # fmt: skip
+def test_the_older_tas_is_clipped(parts, weights, value):
+    assert tas(*parts, weights, clip=True) == pytest.approx(value, nan_ok=True)
+
+
+@pytest.mark.parametrize(("parts", "value"), [
+    ((0.5, 0.75, 1 / 3, 0.2, 0.1), 0.6 * 0.5 + 0.4 * (1 / 3) * 0.75 - 0.25 * 0.2 - 0.5 * 0.1),
+    ((1, 1, 1, 0, 0), 1), ((NAN, 0.6, 1, 0, 0), NAN),
+    ((0.5, 0.6, NAN, 0, 0), 0.3), ((0.5, 0.6, 0, NAN, 0), 0.3),  # what cannot be new or leak counts nothing
+])  # fmt: skip
+def test_item_tas_written_out(parts, value):
+    assert item_tas(*parts, ItemWeights()) == pytest.approx(value, nan_ok=True)
+
+
+@pytest.mark.parametrize(("parts", "value"), [
+    ((0.8, 2, 0.1, 0.5, 0.4), 0.25 * 0.8 + 0.20 * (1 - 2 / 5) + 0.20 * (1 - 0.1) + 0.20 * 0.5 + 0.15 * 0.4),
+    ((1, 0, 0, 1, 1), 1), ((0, 50, 7, 0, 0), 0), ((0, -1, -1, 0, 0), 0.4),  # delay and interference are bounded
+    ((NAN, NAN, 0.1, 0.5, 0.4), (0.18 + 0.1 + 0.06) / 0.55),  # the weight of missing parts is shared
+    ((NAN, NAN, NAN, NAN, NAN), NAN),
+])  # fmt: skip
+def test_cas_written_out(parts, value):
+    assert cas(*parts, CasWeights()) == pytest.approx(value, nan_ok=True)
+
+
+def test_the_weights_of_cas_add_up_to_one():
     assert sum(CasWeights()) == pytest.approx(1)
 
 
-def test_beyond_chance_is_zero_at_chance_and_rates_and_delays_of_nothing_are_undefined():
-    worked = (0.3, 0.3, 0), (1, 0.3, 1), (0.5, 0.2, 0.3 / 0.8), (0, 0.2, -0.25)
-    for observed, chance, value in (*worked, (0.5, 1.0, NAN), (NAN, 0.2, NAN), (0.5, NAN, NAN)):
-        assert beyond_chance(observed, chance) == pytest.approx(value, nan_ok=True)
-    found, censored = after_shifts([2, 5, 6], MET), after_shifts([5], MET[:7])
-    # the censored one is left out, which is why the mean is biased
-    assert (rate(found), mean_delay(found), rate(censored)) == (2 / 3, (2 + 2) / 2, 0)
-    assert all(map(math.isnan, (rate([]), mean_delay([]), mean_delay(censored))))
+@pytest.mark.parametrize(("observed", "chance", "value"), [
+    (0.3, 0.3, 0), (1, 0.3, 1), (0.5, 0.2, 0.3 / 0.8), (0, 0.2, -0.25), (0.5, 1.0, NAN), (NAN, 0.2, NAN),
+    (0.5, NAN, NAN),
+])  # fmt: skip
+def test_beyond_chance_is_zero_at_chance(observed, chance, value):
+    assert beyond_chance(observed, chance) == pytest.approx(value, nan_ok=True)
 
 
 # turn:   1      2     3      4      5     6      7      8
 MET = [True, False, False, True, False, False, False, True]
 
 
-@pytest.mark.parametrize(("shifts", "met", "options", "found"), [
+def test_a_mean_delay_leaves_censored_shifts_out():
+    recoveries = after_shifts([2, 5, 6], MET)
+    assert rate(recoveries) == 2 / 3
+    assert mean_delay(recoveries) == (2 + 2) / 2  # which is why the mean is biased
+    censored = after_shifts([5], MET[:7])
+    assert rate(censored) == 0
+    assert math.isnan(mean_delay(censored))
+
+
+def test_a_session_without_shifts_has_no_rate():
+    assert math.isnan(rate([]))
+    assert math.isnan(mean_delay([]))
+
+
+@pytest.mark.parametrize(("shifts", "met", "options", "expected"), [
     ([4], MET, {}, [(4, 0, 5, True)]),  # the reply to the shift itself is delay zero
     ([1], MET, {}, [(1, 0, 8, True)]),
         # shift at 2 recovers at 4 (d = 2); shift at 5 is watched for turn 5 only, then the next begins at 6
-    ([2, 5, 6], MET, {}, [(2, 2, 3, True), (5, None, 1, False), (6, 2, 3, True)]),
+    ([2, 5, 6], MET, {}, [(2, 2, 3, True), (5, NAN, 1, False), (6, 2, 3, True)]),
     ([5, 6], MET, {"within_segment": False}, [(5, 3, 4, True), (6, 2, 3, True)]),  # past the next shift
     ([2], MET, {"window": 3}, [(2, 2, 3, True)]),  # turns 2, 3, 4
-    ([2], MET, {"window": 2}, [(2, None, 2, False)]),
-    ([5], MET[:7], {}, [(5, None, 3, False)]),  # the end of the dialogue censors
-    ([9], MET, {}, [(9, None, 0, False)]),  # a shift without any reply
+    ([2], MET, {"window": 2}, [(2, NAN, 2, False)]),
+    ([5], MET[:7], {}, [(5, NAN, 3, False)]),  # the end of the dialogue censors
+    ([9], MET, {}, [(9, NAN, 0, False)]),  # a shift without any reply
 ])  # fmt: skip
-def test_what_was_not_seen_is_not_counted_as_fast(shifts, met, options, found):
-    seen = after_shifts(shifts, met, **options)
-    assert [(r.turn, None if math.isnan(r.delay) else r.delay, r.watched, r.recovered) for r in seen] == found
+def test_what_was_not_seen_is_not_counted_as_fast(shifts, met, options, expected):
+    recoveries = after_shifts(shifts, met, **options)
+    assert len(recoveries) == len(expected)
+    for recovery, (turn, delay, watched, recovered) in zip(recoveries, expected, strict=True):
+        assert recovery.turn == turn
+        assert recovery.delay == pytest.approx(delay, nan_ok=True)
+        assert recovery.watched == watched
+        assert recovery.recovered is recovered
 
 
-USER, SYSTEM = {1, 2, 3}, {2, 3, 4, 5}
+USER = {1, 2, 3}
+SYSTEM = {2, 3, 4, 5}
 
 
-def test_idf_cosine_weighs_rare_concepts_empty_sets_follow_the_rule_and_scikit_learn_agrees():
-    for rule, cc, cr in (("zero", 0, 0), ("one", 1, 0)):
-        assert (jaccard(set(), set(), empty=rule), idf_cosine(set(), set(), {}, empty=rule)) == (cc, cr)
-    assert math.isnan(jaccard(set(), set())) and math.isnan(idf_cosine(set(), set(), {}))
+@pytest.mark.parametrize(("rule", "of_jaccard"), [("zero", 0), ("one", 1)])
+def test_two_empty_sets_follow_the_rule(rule, of_jaccard):
+    assert jaccard(set(), set(), empty=rule) == of_jaccard
+    assert idf_cosine(set(), set(), {}, empty=rule) == 0
+
+
+def test_two_empty_sets_are_undefined_without_a_rule():
+    assert math.isnan(jaccard(set(), set()))
+    assert math.isnan(idf_cosine(set(), set(), {}))
     refused("maybe", jaccard, set(), set(), empty="maybe", error=KeyError)
+
+
+def test_idf_cosine_weighs_rare_concepts():
     idf = {1: 2.0, 2: 1.0, 3: 3.0, 4: 1.0, 5: 2.0}
     # shared 2 and 3: 1·1 + 3·3 = 10; norms: 4 + 1 + 9 = 14 and 1 + 9 + 1 + 4 = 15
     assert idf_cosine(USER, SYSTEM, idf) == pytest.approx(10 / math.sqrt(14 * 15), abs=1e-15)
-    assert idf_cosine(USER, {9}, idf) == idf_cosine(USER, set(), idf) == 0
+    assert idf_cosine(USER, {9}, idf) == 0
+    assert idf_cosine(USER, set(), idf) == 0
     assert idf_cosine(USER, USER, idf) == pytest.approx(1, abs=1e-15)
-    draw = np.random.default_rng(5)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_scikit_learn_agrees_on_overlaps(seed):
+    draw = np.random.default_rng(seed)
     idf = draw.uniform(1, 8, 12)
-    for _ in range(50):
-        a, b = draw.random((2, 12)) < 0.4
-        if not (a.any() and b.any()):
-            continue
-        user, system = set(np.flatnonzero(a).tolist()), set(np.flatnonzero(b).tolist())
-        assert jaccard(user, system) == pytest.approx(jaccard_score(a, b), abs=1e-15)
-        cosine = cosine_similarity([a * idf], [b * idf])[0, 0]
-        assert idf_cosine(user, system, idf.tolist()) == pytest.approx(cosine, abs=1e-12)
-        theirs = [score(a, b) for score in (precision_score, recall_score, f1_score)]
-        assert agreement(user, system)[:3] == pytest.approx(theirs, abs=1e-15)
+    has_user, has_system = draw.random((2, 12)) < 0.4
+    has_user[0] = has_system[1] = True  # neither is empty
+    user = set(np.flatnonzero(has_user).tolist())
+    system = set(np.flatnonzero(has_system).tolist())
+    assert jaccard(user, system) == pytest.approx(jaccard_score(has_user, has_system), abs=1e-15)
+    cosine = cosine_similarity([has_user * idf], [has_system * idf])[0, 0]
+    assert idf_cosine(user, system, idf.tolist()) == pytest.approx(cosine, abs=1e-12)
+    theirs = [score(has_user, has_system) for score in (precision_score, recall_score, f1_score)]
+    assert agreement(user, system)[:3] == pytest.approx(theirs, abs=1e-15)
 
 
 @pytest.mark.parametrize(("gold", "predicted", "expected"), [
@@ -131,26 +179,37 @@ CAT = "the cat sat on the mat"
 TEXT = st.lists(st.sampled_from(["red", "blue", "tent", "for", "two", "light"]), max_size=8).map(" ".join)
 
 
-def test_worked_by_hand_and_as_sacrebleu_gave():
-    # "police kill the gunman" against "police killed the gunman" (Lin 2004): 3 of 4 words, LCS 3,
-    # bigrams (the gunman) 1 of 3
-    said, wanted = "police kill the gunman", ["police killed the gunman"]
-    found = rouge_n(said, wanted), rouge_n(said, wanted, 2), rouge_l(said, wanted)
-    assert found == pytest.approx((3 / 4, 1 / 3, 3 / 4))
-    assert rouge_l("the gunman kill police", wanted) == pytest.approx(2 / 4)
+def test_rouge_worked_by_hand():
+    # Lin (2004): 3 of 4 words, longest common subsequence 3, bigrams (the gunman) 1 of 3
+    candidate = "police kill the gunman"
+    references = ["police killed the gunman"]
+    assert rouge_n(candidate, references) == pytest.approx(3 / 4)
+    assert rouge_n(candidate, references, 2) == pytest.approx(1 / 3)
+    assert rouge_l(candidate, references) == pytest.approx(3 / 4)
+    assert rouge_l("the gunman kill police", references) == pytest.approx(2 / 4)
     assert rouge_n("Tent, red!", ["nothing", "red tent"]) == 1.0
-    # the clipping example of Papineni et al.: "the" occurs at most twice in a reference: 2 of 7;
-    # no bigram matches, so the precisions are 2/7, 1/(2*6), 1/(4*5), 1/(8*4)
-    found = bleu(["the the the the the the the"], [[CAT, "there is a cat on the mat"]])
-    assert found == pytest.approx((2 / 7 / 12 / 20 / 32) ** 0.25)
-    # four of four words right, reference of six: brevity exp(1 - 6/4)
-    found = [bleu([said], [[CAT]]) for said in ("the cat sat on", CAT, "cat")]
-    assert found == pytest.approx([exp(1 - 6 / 4), 1.0, 0.0], abs=0)
+
+
+def test_bleu_clips_words_as_papineni_et_al_do():
+    # "the" occurs at most twice in a reference: 2 of 7; no bigram matches: 2/7, 1/(2*6), 1/(4*5), 1/(8*4)
+    score = bleu(["the the the the the the the"], [[CAT, "there is a cat on the mat"]])
+    assert score == pytest.approx((2 / 7 / 12 / 20 / 32) ** 0.25)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "score"), [("the cat sat on", exp(1 - 6 / 4)), (CAT, 1.0), ("cat", 0.0)]
+)
+def test_bleu_punishes_brevity(candidate, score):
+    assert bleu([candidate], [[CAT]]) == pytest.approx(score, abs=0)
+
+
+def test_sacrebleu_gave_the_same():
     # sacrebleu 2.6.0: sentence_chrf(...).score / 100 and corpus_bleu(..., tokenize="none").score / 100
-    first, second = "light tent for two people", "red camping stove with gas"
+    first = "light tent for two people"
+    second = "red camping stove with gas"
     references = [["a light tent for two people"], ["red gas stove for camping", "a red camping stove"]]
-    found = chrf(first, ["a light tent for 2 people"]), bleu([first, second], references)
-    assert found == pytest.approx((0.7224911196939356, 0.6231838376616488), abs=1e-9)
+    assert chrf(first, ["a light tent for 2 people"]) == pytest.approx(0.7224911196939356, abs=1e-9)
+    assert bleu([first, second], references) == pytest.approx(0.6231838376616488, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", SENTENCE)
@@ -249,33 +308,49 @@ def test_pytrec_eval_agrees_on_the_rank_of_the_first():
         assert ours.topics.loc[topic].tolist() == pytest.approx(expected, abs=1e-9)
 
 
-def test_missing_topics_count_as_zero_and_unknown_ones_and_measures_are_named():
-    scored = score_run({"a": [Hit("d", 1.0)], "x": [Hit("d", 1.0)]}, {"a": {"d": 1}, "b": {"d": 2}}, ["P@1"])
-    assert scored.topics["P@1"].tolist() == [1.0, 0.0]
-    assert (scored.missing, scored.unknown) == (["b"], ["x"])
-    for spec in ("NDCG@10", "nDCG@0", "P(rel=0)", "nDCG@ten", ""):
-        refused("unknown measure", measure, spec)
+def test_missing_topics_count_as_zero_and_unknown_ones_are_named():
+    run = {"a": [Hit("d", 1.0)], "x": [Hit("d", 1.0)]}
+    scores = score_run(run, {"a": {"d": 1}, "b": {"d": 2}}, ["P@1"])
+    assert scores.topics["P@1"].tolist() == [1.0, 0.0]
+    assert scores.missing == ["b"]
+    assert scores.unknown == ["x"]
 
 
-def test_random_floor_is_the_expectation():
+@pytest.mark.parametrize("spec", ["NDCG@10", "nDCG@0", "P(rel=0)", "nDCG@ten", ""])
+def test_an_unknown_measure_is_refused(spec):
+    refused("unknown measure", measure, spec)
+
+
+POOLS = {"a": {"w": 1, "x": 0, "y": 0, "z": 0}, "b": {"w": 1}}
+
+
+def test_the_random_floor_of_a_pool_is_the_expectation():
     # P@1 of a pool with 1 relevant of 4 is 1/4; RR is (1 + 1/2 + 1/3 + 1/4) / 4
-    qrels = {"a": {"w": 1, "x": 0, "y": 0, "z": 0}, "b": {"w": 1}}
-    floor = random_floor(qrels, ["P@1", "RR", "Judged@4"], draws=4000).loc["a"]
+    floor = random_floor(POOLS, ["P@1", "RR", "Judged@4"], draws=4000).loc["a"]
     assert floor.tolist() == pytest.approx([1 / 4, (1 + 1 / 2 + 1 / 3 + 1 / 4) / 4, 1], abs=0.03)
+
+
+def test_the_random_floor_of_a_collection_is_the_expectation():
     # 1 relevant among 10: P@1 1/10, R@5 5/10, 4 of 10 judged; a topic without size is left out
-    floor = random_floor(qrels, ["P@1", "R@5", "Judged@5"], draws=4000, sizes={"a": 10}, depth=5)
+    floor = random_floor(POOLS, ["P@1", "R@5", "Judged@5"], draws=4000, sizes={"a": 10}, depth=5)
     assert floor.index.tolist() == ["a"]
     assert floor.loc["a"].tolist() == pytest.approx([1 / 10, 5 / 10, 4 / 10], abs=0.03)
-    assert random_floor(qrels, ["P@1"], sizes={}).empty
+    assert random_floor(POOLS, ["P@1"], sizes={}).empty
 
 
-def test_metrics_are_described_and_marked_by_the_gate():
+def test_metrics_are_described():
     table = base.describe()
     assert sorted(table["metric"]) == sorted(base.METRICS.names())
     row = table.set_index("metric").loc["topic_adaptation_score", ["range", "short", "direction", "mark"]]
     assert row.tolist() == ["[-1, 2]", "TAS", base.HIGHER, base.NOT_VALID]
-    marks = {name: (base.get(name).mark, base.get(name).label) for name in ("normalised_gain", "novelty")}
-    assert marks == {"normalised_gain": ("", "gain"), "novelty": (base.DESCRIPTIVE, "non-repetition")}
-    labels = [base.get(name).label for name in ("item_tas", "topic_adaptation_score")]
-    assert labels == [f"item TAS {base.DAGGER}", f"TAS {base.DAGGER}"]
-    assert base.get("missing_concepts").mark == base.get("coherence").mark == base.UNGATED  # one of judges
+
+
+@pytest.mark.parametrize(("name", "mark", "label"), [
+    ("normalised_gain", "", "gain"), ("novelty", base.DESCRIPTIVE, "non-repetition"),
+    ("item_tas", None, f"item TAS {base.DAGGER}"), ("topic_adaptation_score", None, f"TAS {base.DAGGER}"),
+    ("missing_concepts", base.UNGATED, None), ("coherence", base.UNGATED, None),  # one of judges
+])  # fmt: skip
+def test_metrics_are_marked_by_the_gate(name, mark, label):
+    metric = base.get(name)
+    assert mark is None or metric.mark == mark
+    assert label is None or metric.label == label
