@@ -2,8 +2,10 @@
 
 import itertools
 from collections import Counter
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from crs_lib import evaluate, simulate
@@ -20,120 +22,217 @@ from crs_lib.simulate.users import User, check_voiced, must_voice
 from crs_lib.systems.base import World
 from crs_lib.systems.contract import Answer
 from tests.helpers import refused
-from tests.helpers.sample import GROUNDER, SAMPLE
+from tests.helpers.sample import GROUNDER, SAMPLE, WORLD
 
 TYPES = ("refine", "switch", "replace", "relax", "contradict", "return")  # those of the study
 PLANS = [planner.plan(SAMPLE, 7, session, 20, types=TYPES) for session in range(60)]
 
 
-def test_every_state_has_an_answer_plans_open_with_a_genre_and_shifts_have_room_around_them():
-    for plan in PLANS:
-        for step in plan.steps:
-            answers = step.state.answers(SAMPLE)
-            assert step.n_answers == len(answers) > 0 and step.state.anchor in answers
-            assert 1 <= len(step.state.constraints) <= 3
-            assert not set(step.state.constraints.items()) & set(step.state.avoid.items())
-            states = step.turn == 1 or step.act == "refine" or step.shift is not None
-            assert bool(must_voice(step, step.act)) == states
-        first, second = plan.steps[:2]
-        assert (first.act, first.state.constraints) == ("initial", {"genre": plan.true_genre})
-        assert second.act == "refine"
-        assert len(plan.steps[plan.events[0].turn - 2].state.constraints) in (2, 3)
-    every = [[event.turn for event in plan.events] for plan in PLANS]
-    assert every == [scenarios.shift_turns(7, plan.session, 20) for plan in PLANS]
-    assert {b - a for turns in every for a, b in itertools.pairwise(turns)} <= {3, 4, 5}
-    assert {turns[0] for turns in every} == {4, 5, 6} and max(turns[-1] for turns in every) <= 18
+def held_before_the_first_shift(plan):
+    return plan.steps[plan.events[0].turn - 2].state.constraints
 
 
-def test_types_are_planned_in_equal_numbers_happen_so_and_substitutes_are_logged():
-    for block in range(20):
-        rows = [planner.Schedule(20, TYPES).shift_types(Streams(7, 6 * block + row)) for row in range(6)]
-        given = Counter(kind for row in rows for kind in row)
-        assert set(given) == set(TYPES)
-        # 24 shifts, 4 of each type but for the state
-        assert max(given.values()) - min(given.values()) <= 2, given
-        assert all(row[0] != "return" for row in rows), "nothing was given up yet"
+EACH_PLAN = pytest.mark.parametrize("plan", PLANS, ids=range(len(PLANS)))
+
+
+def shift_types(number):
+    """The types that are planned for a session of seed 7."""
+    return planner.Schedule(20, TYPES).shift_types(Streams(7, number))
+
+
+@EACH_PLAN
+def test_every_state_has_an_answer(plan):
+    for step in plan.steps:
+        answers = step.state.answers(SAMPLE)
+        assert step.n_answers == len(answers) > 0
+        assert step.state.anchor in answers
+        assert 1 <= len(step.state.constraints) <= 3
+        assert step.state.constraints.items().isdisjoint(step.state.avoid.items())
+
+
+@EACH_PLAN
+def test_a_step_that_states_something_has_words_to_voice(plan):
+    for step in plan.steps:
+        states = step.turn == 1 or step.act == "refine" or step.shift is not None
+        assert bool(must_voice(step, step.act)) == states
+
+
+@EACH_PLAN
+def test_plans_open_with_a_genre(plan):
+    first, second = plan.steps[:2]
+    assert first.act == "initial"
+    assert first.state.constraints == {"genre": plan.true_genre}
+    assert second.act == "refine"
+    assert len(held_before_the_first_shift(plan)) in (2, 3)
+
+
+@EACH_PLAN
+def test_shifts_have_room_around_them(plan):
+    turns = [event.turn for event in plan.events]
+    assert turns == scenarios.shift_turns(7, plan.session, 20)
+    assert turns[0] in (4, 5, 6)
+    assert turns[-1] <= 18
+    for earlier, later in itertools.pairwise(turns):
+        assert later - earlier in (3, 4, 5)
+
+
+@pytest.mark.parametrize("block", range(20))
+def test_types_are_planned_in_equal_numbers_within_a_block(block):
+    counts = Counter()
+    for number in range(6 * block, 6 * block + 6):
+        types = shift_types(number)
+        assert types[0] != "return", "nothing was given up yet"
+        counts.update(types)
+    assert set(counts) == set(TYPES)
+    assert max(counts.values()) - min(counts.values()) <= 2  # 24 shifts, 4 of each type but for the state
+
+
+def test_types_are_planned_and_happen_in_equal_numbers():
     happened = Counter(event.type for plan in PLANS for event in plan.events)
+    planned = Counter(event.log["planned_type"] for plan in PLANS for event in plan.events)
     total = happened.total()
     assert set(happened) == set(TYPES)
-    assert all(0.14 < n / total < 0.21 for n in happened.values()), happened
-    more = [*PLANS, *(planner.plan(SAMPLE, 7, session, 20, types=TYPES) for session in range(60, 240))]
-    events = [event for plan in more for event in plan.events]
-    other = [event for event in events if event.type != event.log["planned_type"]]
-    assert 0 < len(other) < 0.15 * len(events)  # put off or replaced where the catalogue has no such change
-    planned = Counter(event.log["planned_type"] for plan in PLANS for event in plan.events)
-    assert max(planned.values()) - min(planned.values()) <= 0.03 * total, planned
+    assert min(happened.values()) > 0.14 * total
+    assert max(happened.values()) < 0.21 * total
+    assert max(planned.values()) - min(planned.values()) <= 0.03 * total
 
 
-def test_twins_and_longer_sessions_begin_alike_and_seeds_give_other_plans():
-    for plan in PLANS[:15]:
-        twin = planner.plan(SAMPLE, 7, plan.session, 20, arm="none")
-        first = plan.events[0].turn
-        assert twin.events == [] and twin.steps[: first - 1] == plan.steps[: first - 1]
-        assert all(step.shift is None for step in twin.steps)
-        assert twin.steps[-1].state.constraints == twin.steps[first - 2].state.constraints
-    short, long = planner.plan(SAMPLE, 7, 3, 9), planner.plan(SAMPLE, 7, 3, 20)
-    assert [s.state.constraints for s in long.steps[:6]] == [s.state.constraints for s in short.steps[:6]]
+def test_types_that_the_catalogue_does_not_allow_are_put_off_or_replaced_and_logged():
+    n_events = n_others = 0
+    for session in range(240):
+        for event in planner.plan(SAMPLE, 7, session, 20, types=TYPES).events:
+            n_events += 1
+            n_others += event.type != event.log["planned_type"]
+    assert 0 < n_others < 0.15 * n_events
+
+
+@pytest.mark.parametrize("plan", PLANS[:15], ids=range(15))
+def test_a_twin_never_shifts_and_begins_alike(plan):
+    twin = planner.plan(SAMPLE, 7, plan.session, 20, arm="none")
+    before = plan.events[0].turn - 1
+    assert twin.events == []
+    assert twin.steps[:before] == plan.steps[:before]
+    assert {step.shift for step in twin.steps} == {None}
+    assert twin.steps[-1].state.constraints == twin.steps[before - 1].state.constraints
+
+
+def test_a_longer_session_begins_alike():
+    short = planner.plan(SAMPLE, 7, 3, 9)
+    long = planner.plan(SAMPLE, 7, 3, 20)
+    for step, other in zip(short.steps[:6], long.steps, strict=False):
+        assert step.state.constraints == other.state.constraints
+
+
+def test_seeds_give_other_plans():
     assert planner.plan(SAMPLE, 7, 0, 20, types=TYPES) == PLANS[0]
     assert planner.plan(SAMPLE, 8, 0, 20).steps != PLANS[0].steps
-    goals = {tuple(sorted(plan.steps[2].state.constraints.items())) for plan in PLANS}
+    goals = {str(sorted(plan.steps[2].state.constraints.items())) for plan in PLANS}
     assert len(goals) > 50
 
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_only_the_types_asked_for_happen(kind):
-    plans = [planner.plan(SAMPLE, 3, session, 20, types=(kind,)) for session in range(6)]
-    assert {event.type for plan in plans for event in plan.events} <= {kind}
-    due = sum(len(scenarios.shift_turns(3, plan.session, 20)) for plan in plans)
-    assert sum(step.planned == kind for plan in plans for step in plan.steps) == due
-    for plan in plans:  # what was due and could not happen is in the log
-        said = [User(SAMPLE, plan).speak(step.turn).meta for step in plan.steps]
-        unmet = [log["turn"] for log in said if log["planned_shift"] and not log["shift_event"]]
-        assert unmet == [step.turn for step in plan.steps if step.planned and step.shift is None]
+    due = planned = 0
+    for session in range(6):
+        plan = planner.plan(SAMPLE, 3, session, 20, types=(kind,))
+        assert {event.type for event in plan.events} <= {kind}
+        due += len(scenarios.shift_turns(3, session, 20))
+        planned += sum(step.planned == kind for step in plan.steps)
+    assert planned == due
 
 
-def test_an_event_tells_the_whole_shift_bridges_are_shared_and_retractions_stay():
-    for plan in PLANS:
-        for before, step in itertools.pairwise(plan.steps):
-            event, old, new = step.event and step.event.log, before.state, step.state
-            kind = event["type"] if event else None
-            shunned = {**old.avoid, **event["dropped"]} if kind == "contradict" else old.avoid
-            assert new.avoid == ({} if kind in ("switch", "return") else shunned)
-            if step.shift is not None and step.shift.bridge:
-                name, value = step.shift.bridge
-                assert new.constraints[name] == value and value in SAMPLE.items[old.anchor].values[name]
-            if event is None:
-                continue
-            assert event["turn"] == step.turn
-            assert (event["from_focus"], event["to_focus"]) == (old.focus, new.focus)
-            assert (event["wishes"], event["avoid"]) == (dict(new.constraints), dict(new.avoid))
-            assert event["from_anchor"] == SAMPLE.items[old.anchor].title
-            n = step.n_answers
-            assert (event["n_answers"], event["stratum"]) == (n, scenarios.stratum(n))
-            assert {**old.constraints, **event["added"]}.items() >= new.constraints.items()
-            gone = {k: v for k, v in old.constraints.items() if new.constraints.get(k) != v}
-            assert event["dropped"] == gone
-            assert (event["bridge_field"] is None) == (event["type"] != "switch")
-    names = ["0", "1-9", "1-9", "10-49", "10-49", "50+"]
-    assert [scenarios.stratum(n) for n in (0, 1, 9, 10, 49, 50)] == names
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("session", range(6))
+def test_what_was_due_and_could_not_happen_is_in_the_log(kind, session):
+    plan = planner.plan(SAMPLE, 3, session, 20, types=(kind,))
+    user = User(SAMPLE, plan)
+    for step in plan.steps:
+        log = user.speak(step.turn).meta
+        unmet = bool(log["planned_shift"]) and not log["shift_event"]
+        assert unmet == (bool(step.planned) and step.shift is None)
 
 
-def test_rates_steer_the_ordinary_turns_and_the_pace_the_shifts():
-    def acts(**rates):
-        plan = planner.plan(SAMPLE, 7, 0, 60, arm="none", rates=scenarios.Rates(**rates))
-        return {step.act for step in plan.steps[3:]}
+def steps_in_turn(plan):
+    """Each step of a plan but the first, with the one before."""
+    return itertools.pairwise(plan.steps)
 
-    assert acts(hesitation=1, contradiction=0, question=0) == {"hesitate", "aside"}
-    assert acts(hesitation=0, contradiction=1, question=0) == {"contradiction"}
-    assert acts(hesitation=0, contradiction=0, question=0) == {"follow_up"}
-    assert acts(hesitation=0, contradiction=0, question=1) == set(scenarios.QUESTIONS)
+
+@EACH_PLAN
+def test_an_event_tells_the_whole_shift(plan):
+    for before, step in steps_in_turn(plan):
+        if step.event is None:
+            continue
+        event = step.event.log
+        old, new = before.state, step.state
+        assert event["turn"] == step.turn
+        assert event["from_focus"] == old.focus
+        assert event["to_focus"] == new.focus
+        assert event["wishes"] == dict(new.constraints)
+        assert event["avoid"] == dict(new.avoid)
+        assert event["from_anchor"] == SAMPLE.items[old.anchor].title
+        assert event["n_answers"] == step.n_answers
+        assert event["stratum"] == scenarios.stratum(step.n_answers)
+        assert (event["bridge_field"] is not None) == (event["type"] == "switch")
+
+
+@EACH_PLAN
+def test_an_event_names_what_is_added_and_dropped(plan):
+    for before, step in steps_in_turn(plan):
+        if step.event is not None:
+            old, new = before.state.constraints, step.state.constraints
+            assert new.items() <= {**old, **step.event.log["added"]}.items()
+            gone = {name: value for name, value in old.items() if new.get(name) != value}
+            assert step.event.log["dropped"] == gone
+
+
+@EACH_PLAN
+def test_retractions_stay_until_a_switch_or_a_return(plan):
+    for before, step in steps_in_turn(plan):
+        avoid = dict(before.state.avoid)
+        if step.kind == "contradict":
+            avoid |= step.event.log["dropped"]
+        elif step.kind in ("switch", "return"):
+            avoid = {}
+        assert step.state.avoid == avoid
+
+
+@EACH_PLAN
+def test_a_bridge_is_shared_with_the_film_in_mind(plan):
+    for before, step in steps_in_turn(plan):
+        if step.shift is not None and step.shift.bridge:
+            name, value = step.shift.bridge
+            assert step.state.constraints[name] == value
+            assert value in SAMPLE.items[before.state.anchor].values[name]
+
+
+@pytest.mark.parametrize(("n", "stratum"), [
+    (0, "0"), (1, "1-9"), (9, "1-9"), (10, "10-49"), (49, "10-49"), (50, "50+"),
+])  # fmt: skip
+def test_strata_of_answers(n, stratum):
+    assert scenarios.stratum(n) == stratum
+
+
+@pytest.mark.parametrize(("rates", "acts"), [
+    ((1, 0, 0), {"hesitate", "aside"}), ((0, 1, 0), {"contradiction"}), ((0, 0, 0), {"follow_up"}),
+    ((0, 0, 1), set(scenarios.QUESTIONS)),
+])  # fmt: skip
+def test_rates_steer_the_ordinary_turns(rates, acts):
+    hesitation, contradiction, question = rates
+    rates = scenarios.Rates(hesitation=hesitation, contradiction=contradiction, question=question)
+    plan = planner.plan(SAMPLE, 7, 0, 60, arm="none", rates=rates)
+    assert {step.act for step in plan.steps[3:]} == acts
+
+
+@pytest.mark.parametrize("session", range(12))
+def test_the_pace_steers_the_shifts(session):
     pace = scenarios.Pace((8, 8), (6, 7))
-    for session in range(12):
-        turns = scenarios.shift_turns(7, session, 40, pace)
-        assert turns[0] == 8
-        assert {later - earlier for earlier, later in itertools.pairwise(turns)} <= {6, 7}
-        events = [event.turn for event in planner.plan(SAMPLE, 7, session, 40, pace=pace).events]
-        assert set(events) <= set(turns) and len(events) >= len(turns) - 1
+    turns = scenarios.shift_turns(7, session, 40, pace)
+    assert turns[0] == 8
+    for earlier, later in itertools.pairwise(turns):
+        assert later - earlier in (6, 7)
+    events = {event.turn for event in planner.plan(SAMPLE, 7, session, 40, pace=pace).events}
+    assert events <= set(turns)
+    assert len(events) >= len(turns) - 1
 
 
 def test_a_catalogue_without_a_genre_of_five_films_is_refused():
@@ -141,44 +240,58 @@ def test_a_catalogue_without_a_genre_of_five_films_is_refused():
     refused(r"has no genre with five films; .* Give a larger catalogue", planner.plan, small, 7, 0, 5)
 
 
-def proposals(kind, n=12):
+def proposals(kind):
     """States as they come about, each with a shift of a type from it."""
-    states = (step.state for i in range(n) for step in planner.plan(SAMPLE, i, i, 12).steps)
-    for i, state in enumerate(states):
-        shift = shifts.propose(kind, SAMPLE, state, stream(i, "types"))
-        if shift is not None:
-            yield state, shift
+    number = 0
+    for session in range(12):
+        for step in planner.plan(SAMPLE, session, session, 12).steps:
+            shift = shifts.propose(kind, SAMPLE, step.state, stream(number, "types"))
+            number += 1
+            if shift is not None:
+                yield step.state, shift
 
 
-def allowed(shape):
-    return {kind for kind in TYPES if SHIFTS.create(kind).allows(shape)}
+@pytest.mark.parametrize(("shape", "kinds"), [
+    (StateShape(3), {"switch", "replace", "relax", "contradict"}),
+    (StateShape(2), {"refine", "switch", "replace", "relax", "contradict"}),
+    (StateShape(1, given_up=True), {"refine", "switch", "replace", "contradict", "return"}),
+])  # fmt: skip
+def test_what_can_happen_to_a_state(shape, kinds):
+    assert {kind for kind in TYPES if SHIFTS.create(kind).allows(shape)} == kinds
 
 
-def after(shape, *kinds):
+@pytest.mark.parametrize(("before", "kinds", "after"), [
+    (StateShape(3), ["relax"], StateShape(2, given_up=True)),
+    (StateShape(3), ["relax", "return"], StateShape(1, given_up=True)),
+    (StateShape(3), ["replace"], StateShape(3, given_up=True)),
+    (StateShape(3), ["contradict"], StateShape(2)),  # a value to avoid cannot return
+    (StateShape(1), ["contradict"], StateShape(1)),  # a lone one gives way to another
+    (StateShape(3), ["switch", "refine"], StateShape(3, given_up=True)),
+])  # fmt: skip
+def test_what_types_leave_of_a_state(before, kinds, after):
+    shape = before
     for kind in kinds:
         shape = SHIFTS.create(kind).leaves(shape)
-    return shape
+    assert shape == after
 
 
-def test_what_can_happen_what_a_type_leaves_and_that_returns_bring_back_what_was_given_up():
-    assert allowed(StateShape(3)) == {"switch", "replace", "relax", "contradict"}
-    assert allowed(StateShape(2)) == {"refine", "switch", "replace", "relax", "contradict"}
-    assert allowed(StateShape(1, given_up=True)) == {"refine", "switch", "replace", "contradict", "return"}
-    three = StateShape(3)
-    for kinds, n in ((("relax",), 2), (("relax", "return"), 1), (("replace",), 3)):
-        assert after(three, *kinds) == StateShape(n, given_up=True), kinds
-    assert after(three, "contradict") == StateShape(2)  # a value to avoid cannot return
-    assert after(StateShape(1), "contradict") == StateShape(1)  # a lone one gives way to another
-    assert after(three, "switch", "refine").constraints == 3
+def test_these_types_stand_in_for_one_that_cannot_happen():
     assert list(shifts.stand_ins()) == ["switch", "replace", "refine"]
-    found = list(proposals("return"))
-    assert found and all(set(shift.added.items()) <= set(before.past) for before, shift in found)
+
+
+def test_returns_bring_back_what_was_given_up():
+    pairs = list(proposals("return"))
+    assert pairs
+    for before, shift in pairs:
+        assert set(shift.added.items()) <= set(before.past)
+
+
+def test_what_is_wanted_now_or_was_ruled_out_cannot_return():
     past = (("genre", "War"), ("genre", "Drama"), ("actor", "A B"))
     state = UserState({"genre": "Drama"}, "genre", 0, avoid={"actor": "A B"}, past=past)
-    assert state.returnable == [("genre", "War")] and state.shape == StateShape(1, given_up=True)
+    assert state.returnable == [("genre", "War")]
+    assert state.shape == StateShape(1, given_up=True)
     assert state.without("genre") == {}
-    shift = PlannedShift(UserState({}, "actor", 0), "switch", {"actor": "A B"}, {}, ("actor", "A B"))
-    assert SHIFTS.create("switch").to_voice(shift) == [("actor", "A B")]
 
 
 @pytest.mark.parametrize(("kind", "fits"), [
@@ -202,76 +315,123 @@ def test_what_an_utterance_must_name(kind, expected):
     assert SHIFTS.create(kind).to_voice(shift) == expected
 
 
-def windows(voice, sessions=range(24), **options):
+def test_a_bridge_that_is_added_is_named_once():
+    shift = PlannedShift(UserState({}, "actor", 0), "switch", {"actor": "A B"}, {}, ("actor", "A B"))
+    assert SHIFTS.create("switch").to_voice(shift) == [("actor", "A B")]
+
+
+class Pair(NamedTuple):
+    """A shifting user's plan and the straight user's of one of its windows."""
+
+    plan: scenarios.Scenario
+    straight: scenarios.Scenario
+    turn: int  # of the shift
+    length: int  # of the window, in turns
+
+    @property
+    def shift(self):
+        """The step at which the one user changes their mind."""
+        return self.plan.steps[self.turn - 1]
+
+    @property
+    def before(self):
+        """What the one user wants before."""
+        return self.plan.before(self.turn).state.constraints
+
+
+def pairs_of(voice, sessions=range(24), **options):
+    """A pair of users for every window of some sessions."""
     for session in sessions:
         plan = planner.plan(SAMPLE, 7, session, 20, voice=voice, **options)
         for turn, length in scenarios.windows(plan):
-            yield plan, scenarios.straight(SAMPLE, plan, turn), turn, length
+            yield Pair(plan, scenarios.straight(SAMPLE, plan, turn), turn, length)
 
 
-def said(plan, until):
+def spoken(plan, until):
+    """What a user says before a turn to a system that shows no film."""
     user = User(SAMPLE, plan)
     return [user.speak(turn) for turn in range(1, until)]
 
 
-@pytest.mark.parametrize("voice", ["A", "director", "texting"])
-@pytest.mark.parametrize("explicitness", ["explicit", "implicit"])
-def test_from_the_shift_on_both_users_want_the_same_and_say_so(voice, explicitness):
-    for plan, straight, turn, length in windows(voice, explicitness=explicitness):
-        assert [step.turn for step in straight.steps] == list(range(1, 21))
-        for step, other in zip(straight.steps[turn - 1 :], plan.steps[turn - 1 :], strict=True):
-            assert step.wanted == other.wanted
-        assert straight.steps[turn:] == plan.steps[turn:]
-        assert not any(step.event for step in straight.steps[:turn])
-        for step, one in zip(straight.steps, said(straight, turn + length), strict=False):
-            check_voiced(GROUNDER, step, one.act, one.text)
-            assert not one.meta["shift_event"]
+VOICES = pytest.mark.parametrize("voice", ["A", "director", "texting"])
+EXPLICITNESS = pytest.mark.parametrize("explicitness", ["explicit", "implicit"])
 
 
-@pytest.mark.parametrize("voice", ["A", "director", "texting"])
-def test_a_straight_user_is_never_of_another_mind(voice):
-    """What is wanted only grows and never holds what the other user gives up."""
-    for plan, straight, turn, _ in windows(voice):
-        states = [step.wanted for step in straight.steps[:turn]]
-        for (wanted, avoid), (more, shunned) in itertools.pairwise(states[:-1]):
-            assert wanted.items() <= more.items() and avoid.items() <= shunned.items()
-        before, after = (plan.steps[place].state.constraints.items() for place in (turn - 2, turn - 1))
-        assert states[-2][0].items() == before & after
-        for given_up in before - after:
-            code = SAMPLE.code(*given_up)
-            if given_up[1] in states[-2][0].values():
+@VOICES
+@EXPLICITNESS
+def test_from_the_shift_on_both_users_want_the_same(voice, explicitness):
+    for pair in pairs_of(voice, explicitness=explicitness):
+        assert [step.turn for step in pair.straight.steps] == list(range(1, 21))
+        assert pair.straight.steps[pair.turn - 1].wanted == pair.shift.wanted
+        assert pair.straight.steps[pair.turn :] == pair.plan.steps[pair.turn :]
+
+
+@VOICES
+@EXPLICITNESS
+def test_a_straight_user_says_what_is_planned_and_never_shifts(voice, explicitness):
+    for pair in pairs_of(voice, explicitness=explicitness):
+        end = pair.turn + pair.length
+        for step, utterance in zip(pair.straight.steps, spoken(pair.straight, end), strict=False):
+            check_voiced(GROUNDER, step, utterance.act, utterance.text)
+            assert not utterance.meta["shift_event"]
+        assert {step.event for step in pair.straight.steps[: pair.turn]} == {None}
+
+
+@VOICES
+def test_what_a_straight_user_wants_only_grows(voice):
+    for pair in pairs_of(voice):
+        states = [step.wanted for step in pair.straight.steps[: pair.turn - 1]]
+        for (wanted, avoid), (later_wanted, later_avoid) in itertools.pairwise(states):
+            assert wanted.items() <= later_wanted.items()
+            assert avoid.items() <= later_avoid.items()
+
+
+@VOICES
+def test_a_straight_user_wants_what_the_shift_keeps(voice):
+    for pair in pairs_of(voice):
+        wanted, _ = pair.straight.steps[pair.turn - 2].wanted
+        assert wanted.items() == pair.before.items() & pair.shift.state.constraints.items()
+
+
+@VOICES
+def test_a_straight_user_never_names_what_the_other_gives_up_but_in_a_title(voice):
+    for pair in pairs_of(voice):
+        wanted, _ = pair.straight.steps[pair.turn - 2].wanted
+        for field, value in pair.before.items() - pair.shift.state.constraints.items():
+            if value in wanted.values():
                 continue  # the same person in another field
-            texts = [one for one in said(straight, turn) if one.act not in ("aside", "contradiction")]
-            named = [match for one in texts for match in GROUNDER.audit(one.text) if match.code == code]
-            titled = [one for one in texts if GROUNDER.titles(one.text)]
-            assert not named or titled  # but inside a title
+            code = SAMPLE.code(field, value)
+            for utterance in spoken(pair.straight, pair.turn):
+                names = [match for match in GROUNDER.audit(utterance.text) if match.code == code]
+                chats = utterance.act in ("aside", "contradiction")
+                assert chats or not names or GROUNDER.titles(utterance.text)
 
 
 def test_who_keeps_nothing_asks_openly():
     seen = 0
-    for plan, straight, turn, _ in windows("A"):
-        if plan.steps[turn - 1].kind == "switch" and not straight.steps[turn - 2].state.constraints:
-            seen += 1
-            assert straight.steps[0].act == voices.ANY_FILM
-            assert not {step.act for step in straight.steps[:turn]} & {"initial", "contradiction", "insist"}
-            assert not any(one.meta["constraints"] for one in said(straight, turn))
+    for pair in pairs_of("A"):
+        if pair.shift.kind != "switch" or pair.straight.steps[pair.turn - 2].state.constraints:
+            continue
+        seen += 1
+        steps = pair.straight.steps[: pair.turn]
+        assert steps[0].act == voices.ANY_FILM
+        assert {step.act for step in steps}.isdisjoint({"initial", "contradiction", "insist"})
+        for utterance in spoken(pair.straight, pair.turn):
+            assert utterance.meta["constraints"] == {}
     assert seen > 5
 
 
-@pytest.mark.parametrize("voice", ["A", "director", "texting"])
+@VOICES
 def test_a_first_refinement_is_said_by_the_same_person(voice):
     """The design's own control: who only adds is a straight user, word for word."""
     seen = 0
-    for plan, straight, turn, length in windows(voice, range(40), types=("refine",)):
-        if plan.steps[turn - 1].kind == "refine" and plan.events[0].turn == turn:
+    for pair in pairs_of(voice, range(40), types=("refine",)):
+        if pair.shift.kind == "refine" and pair.plan.events[0].turn == pair.turn:
             seen += 1
-            one, other = (said(user, turn + length) for user in (plan, straight))
-            assert [a.text for a in one] == [b.text for b in other]
+            end = pair.turn + pair.length
+            texts = [utterance.text for utterance in spoken(pair.plan, end)]
+            assert texts == [utterance.text for utterance in spoken(pair.straight, end)]
     assert seen >= 4
-
-
-def held_before_the_first_shift(plan):
-    return plan.steps[plan.events[0].turn - 2].state.constraints
 
 
 @pytest.mark.parametrize("voice", ["critic", "texting"])
@@ -282,10 +442,12 @@ def held_before_the_first_shift(plan):
 def test_users_of_every_voice_but_the_first_begin_with_values_of_any_field(voice, options, numbers):
     plans = [planner.plan(SAMPLE, 7, session, 20, voice=voice, **options) for session in range(60)]
     assert {len(held_before_the_first_shift(plan)) for plan in plans} == numbers
-    openings = [next(step for step in plan.steps if step.act == "initial") for plan in plans]
-    genres = sum("genre" in step.state.constraints for step in openings)
+    genres = 0
+    for plan in plans:
+        opening = next(step for step in plan.steps if step.act == "initial")
+        genres += "genre" in opening.state.constraints
+        assert min(step.n_answers for step in plan.steps) > 0
     assert 5 < genres < 55
-    assert all(step.n_answers for plan in plans for step in plan.steps)
 
 
 USUAL = [planner.plan(SAMPLE, 7, session, 20, voice="critic", scope="mixed") for session in range(120)]
@@ -326,62 +488,73 @@ def test_a_first_refinement_can_be_asked_for():
     assert sum(bool(plan.events) for plan in plans) > 15
 
 
+def stating(plan, until):
+    """The turns up to one at which a user plans to state something."""
+    return [step.turn for step in plan.steps[:until] if step.states]
+
+
 @pytest.mark.parametrize("voice", ["critic", "texting", "A"])
 def test_a_straight_user_plans_as_many_statements_at_the_same_turns(voice):
     """At every window before which something is kept; for voice A not at all others."""
-    for plan, straight, turn, _ in windows(voice, scope="stated"):
-        if not shifts.common(plan.before(turn).state.constraints, plan.steps[turn - 1].state.constraints):
+    for pair in pairs_of(voice, scope="stated"):
+        if not shifts.common(pair.before, pair.shift.state.constraints):
             assert voice == "A"
             continue
-        stating = [step.turn for step in plan.steps[:turn] if step.states]
-        assert [step.turn for step in straight.steps[:turn] if step.states] == stating
-        assert scenarios.statements(straight, turn) == len(stating) - 1
+        turns = stating(pair.plan, pair.turn)
+        assert stating(pair.straight, pair.turn) == turns
+        assert scenarios.statements(pair.straight, pair.turn) == len(turns) - 1
 
 
 @pytest.mark.parametrize("voice", ["critic", "texting"])
-def test_a_straight_user_says_what_is_kept_at_the_same_turn_and_else_says_it_again(voice):
-    for plan, straight, turn, _ in windows(voice, scope="stated"):
-        for step, other in zip(straight.steps[: turn - 1], plan.steps, strict=False):
-            assert step.act == other.act or other.shift or step.shift or "exclude" in step.act
-            name, value = other.state.focus, other.state.constraints.get(other.state.focus)
-            kept = straight.steps[turn - 2].state.constraints.get(name) == value
-            if step.act == "refine" and other.act == "refine" and kept:
-                assert step.state.focus == name
+def test_a_straight_user_says_what_is_kept_at_the_same_turn(voice):
+    for pair in pairs_of(voice, scope="stated"):
+        kept_at_the_end = pair.straight.steps[pair.turn - 2].state.constraints
+        for step, other in zip(pair.straight.steps[: pair.turn - 1], pair.plan.steps, strict=False):
+            focus = other.state.focus
+            kept = kept_at_the_end.get(focus) == other.state.constraints.get(focus)
+            if kept and step.act == other.act == "refine":
+                assert step.state.focus == focus
 
 
-def test_the_log_of_a_window_says_how_many_statements_both_users_planned():
+@pytest.mark.parametrize("voice", ["critic", "texting"])
+def test_before_a_shift_both_users_do_the_same(voice):
+    for pair in pairs_of(voice, scope="stated"):
+        for step, other in zip(pair.straight.steps[: pair.turn - 1], pair.plan.steps, strict=False):
+            if not (step.shift or other.shift or "exclude" in step.act):
+                assert step.act == other.act
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_the_log_of_a_window_says_how_many_statements_both_users_planned(number):
     config = simulate.SimulateConfig(systems=["tracker"], n_turns=12, seed=3)
-    for number in range(6):
-        plan = simulate.scenario(World(SAMPLE, GROUNDER), number, config)
-        talks = simulate.arms_of(World(SAMPLE, GROUNDER), "tracker", number, config, plan=plan)
-        for talk in talks["straight"]:
-            of = talk.extra["of"]
-            assert of["planned_shift"] == scenarios.statements(plan, of["turn"])
-            assert of["matched"] == (of["planned"] == of["planned_shift"])
-        assert talks["straight"][0].extra["of"]["matched"]
-        assert all("matched" not in talk.extra["of"] for talk in talks["fresh"])
+    plan = simulate.scenario(WORLD, number, config)
+    dialogues = simulate.arms_of(WORLD, "tracker", number, config, plan=plan)
+    for dialogue in dialogues["straight"]:
+        window = dialogue.extra["of"]
+        assert window["planned_shift"] == scenarios.statements(plan, window["turn"])
+        assert window["matched"] == (window["planned"] == window["planned_shift"])
+    assert dialogues["straight"][0].extra["of"]["matched"]
+    for dialogue in dialogues["fresh"]:
+        assert "matched" not in dialogue.extra["of"]
 
 
-def test_a_manifest_says_which_users_a_run_met():
-    def version(**settings):
-        return (
-            simulate.SimulateConfig(systems=["tracker"], **settings).parameters("shift").get("arms_version")
-        )
-
-    assert version() == 2
-    assert version(arms=["shift"]) == 2
-    assert version(arms=["shift"], voices="A") is None  # these users are as before
-    assert version(arms=["shift"], pace="natural") is None
+@pytest.mark.parametrize(("settings", "version"), [
+    ({}, 2), ({"arms": ["shift"]}, 2),
+    ({"arms": ["shift"], "voices": "A"}, None), ({"arms": ["shift"], "pace": "natural"}, None),  # as before
+])  # fmt: skip
+def test_a_manifest_says_which_users_a_run_met(settings, version):
+    config = simulate.SimulateConfig(systems=["tracker"], **settings)
+    assert config.parameters("shift").get("arms_version") == version
 
 
 def test_where_something_is_only_dropped_a_straight_user_says_again_what_stays():
     seen = 0
-    for plan, straight, turn, _ in windows("critic", scope="stated"):
-        if plan.steps[turn - 1].kind == "relax":
+    for pair in pairs_of("critic", scope="stated"):
+        if pair.shift.kind == "relax":
             seen += 1
-            step = straight.steps[turn - 1]
+            step = pair.straight.steps[pair.turn - 1]
             assert step.act == "refine"
-            assert step.state.focus in plan.before(turn).state.constraints
+            assert step.state.focus in pair.before
     assert seen > 5
 
 
@@ -400,49 +573,73 @@ class Counting:
     name = "sample"
 
     def __init__(self, remembers):
-        self.remembers, self.known, self.order = remembers, {}, []
+        self.remembers = remembers
+        self.heard = {}
+        self.order = []
 
     def ask(self, spec, request, tags=None, lane=0):
+        name = request["session"]
         if request["turn"] == 1:
-            self.order.append(request["session"])
-        heard = self.known.setdefault(request["session"], set()) if self.remembers else set()
-        texts = [one["content"] for one in request["conversation"] if one["role"] == "user"]
-        heard |= {code for text in texts for code in GROUNDER.concepts(text)}
-        best = sorted(range(len(SAMPLE.items)), key=lambda item: -len(heard & SAMPLE.fact_sets[item]))
-        ids = tuple(SAMPLE.items[item].item_id for item in best[:3])
-        return Answer("Here you are.", ids)
+            self.order.append(name)
+        codes = self.heard.setdefault(name, set()) if self.remembers else set()
+        for message in request["conversation"]:
+            if message["role"] == "user":
+                codes |= GROUNDER.concepts(message["content"])
+        numbers = sorted(range(len(SAMPLE.items)), key=lambda item: -len(codes & SAMPLE.fact_sets[item]))
+        return Answer("Here you are.", tuple(SAMPLE.items[number].item_id for number in numbers[:3]))
 
 
-def talks_with(program, number):
+def dialogues_with(program, number):
     config = simulate.SimulateConfig(systems=["http://127.0.0.1:9"], n_turns=12, seed=3)
-    return simulate.arms_of(World(SAMPLE, GROUNDER, programs=program), config.systems[0], number, config)
+    world = World(SAMPLE, GROUNDER, programs=program)
+    return simulate.arms_of(world, config.systems[0], number, config)
+
+
+def costs_of(program):
+    """Costs and straight gain of the shifts of four scenarios."""
+    convention = conventions.get("default")
+    rows = []
+    for number in range(4):
+        dialogues = dialogues_with(program, number)
+        gains = arms.gains_of(dialogues["straight"] + dialogues["fresh"], Scorer(GROUNDER, convention))
+        for score in evaluate.score_all(dialogues["shift"], GROUNDER, convention, gains):
+            rows += score.shifts
+    return pd.DataFrame(rows)[["shift_cost", "conversation_cost", "straight_gain"]].astype(float)
 
 
 def test_a_program_that_keeps_state_by_id_scores_as_one_that_keeps_none():
-    rule, found = conventions.get("default"), {}
-    for remembers in (False, True):
-        program, rows = Counting(remembers), []
-        for talks in (talks_with(program, number) for number in range(4)):
-            gains = arms.gains_of(talks["straight"] + talks["fresh"], Scorer(GROUNDER, rule))
-            for one in evaluate.score_all(talks["shift"], GROUNDER, rule, gains):
-                rows += one.shifts
-        names = ("shift_cost", "conversation_cost", "straight_gain")
-        found[remembers] = [[row[name] for name in names] for row in rows]
-        assert len(set(program.order)) == len(program.order)
-    assert len(found[True]) > 4
-    assert np.array(found[True]) == pytest.approx(np.array(found[False]), nan_ok=True, abs=0)
+    forgetful = costs_of(Counting(remembers=False))
+    assert len(forgetful) > 4
+    pd.testing.assert_frame_equal(costs_of(Counting(remembers=True)), forgetful)
 
 
-def test_the_users_of_a_scenario_come_in_random_order_and_the_files_do_not_show_it():
-    orders = []
-    for number in range(6):
-        program = Counting(False)
-        talks = talks_with(program, number)
-        every = itertools.chain.from_iterable(talks.values())
-        names = [conversation_id(3, talk.session_id, talk.extra["arm"]) for talk in every]
-        orders.append([names.index(one) for one in program.order])
-        assert sorted(orders[-1]) == list(range(len(names))) and list(talks) == ["shift", "straight", "fresh"]
-        turns = [talk.session_id.split(".")[2] for talk in talks["straight"]]
-        assert turns == sorted(turns)
-    assert sum(order[0] == 0 for order in orders) < 6
-    assert any(order != sorted(order) for order in orders)
+def test_every_conversation_has_an_id_of_its_own():
+    program = Counting(remembers=False)
+    for number in range(4):
+        dialogues_with(program, number)
+    assert len(set(program.order)) == len(program.order)
+
+
+def order_of(number):
+    """The places in which the users of a scenario were heard."""
+    program = Counting(remembers=False)
+    ids = []
+    for dialogues in dialogues_with(program, number).values():
+        ids += [conversation_id(3, talk.session_id, talk.extra["arm"]) for talk in dialogues]
+    return [ids.index(name) for name in program.order]
+
+
+def test_the_users_of_a_scenario_come_in_random_order():
+    orders = [order_of(number) for number in range(6)]
+    for order in orders:
+        assert sorted(order) == list(range(len(order)))
+    assert {order[0] for order in orders} != {0}
+    assert orders != [sorted(order) for order in orders]
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_the_files_do_not_show_the_order_in_which_users_were_heard(number):
+    dialogues = dialogues_with(Counting(remembers=False), number)
+    assert list(dialogues) == ["shift", "straight", "fresh"]
+    turns = [dialogue.session_id.split(".")[2] for dialogue in dialogues["straight"]]
+    assert turns == sorted(turns)
