@@ -16,38 +16,67 @@ from crs_lib.validity import promises
 from tests.helpers import refused
 from tests.helpers.sample import GROUNDER, WORLD
 
-KEPT = Path(__file__).with_name("confirmation.json")
+CONFIRMATIONS = Path(__file__).with_name("confirmation.json")
 PEOPLE = [name for name in voices.every() if name != voices.FIRST]
 
 
-def test_every_voice_has_a_row_and_a_file_with_six_templates_an_act():
+SECTIONS = {name: prompts.sections(prompts.USER_SETS[name]) for name in PEOPLE}
+
+
+def least_templates(section):
+    """How many templates a section must have."""
+    if section.startswith("noun") or section.endswith("phrases"):
+        return 1
+    return 3 if "implicit" in section else 6
+
+
+def test_every_voice_has_a_row_and_a_file():
     assert set(prompts.USER_SETS) == set(voices.every())
-    assert Counter(voices.every()[name].use for name in PEOPLE) == {"development": 8, "confirmation": 4}
-    parts = {name: prompts.sections(prompts.USER_SETS[name]) for name in PEOPLE}
-    acts = {part for found in parts.values() for part in found}
-    assert len([act for act in acts if act.startswith("shift_")]) >= 12
-    for name, found in parts.items():
-        assert set(found) == acts, name
-        for act, lines in found.items():
-            named = act.startswith("noun") or act.endswith("phrases")
-            least = 1 if named else 3 if "implicit" in act else 6
-            assert len(lines) >= least, (name, act)
+    uses = Counter(voices.every()[name].use for name in PEOPLE)
+    assert uses == {"development": 8, "confirmation": 4}
 
 
-def test_voices_are_shuffled_within_blocks_and_a_dialogue_says_whose_it_is_but_for_the_first():
-    for choice in ("all", "development", "confirmation"):
-        known = voices.names(choice)
-        drawn = [voices.drawn(choice, 7, session) for session in range(5 * len(known))]
-        blocks = [tuple(drawn[n : n + len(known)]) for n in range(0, len(drawn), len(known))]
-        assert all(sorted(block) == sorted(known) for block in blocks)
-        assert len(set(blocks)) > 1
+@pytest.mark.parametrize("name", PEOPLE)
+def test_a_voice_has_six_templates_an_act(name):
+    assert SECTIONS[name].keys() == SECTIONS[PEOPLE[0]].keys()
+    assert sum(section.startswith("shift_") for section in SECTIONS[name]) >= 12
+    for section, templates in SECTIONS[name].items():
+        assert len(templates) >= least_templates(section), section
+
+
+@pytest.mark.parametrize("choice", ["all", "development", "confirmation"])
+def test_voices_are_shuffled_within_blocks(choice):
+    names = voices.names(choice)
+    size = len(names)
+    drawn_voices = [voices.drawn(choice, 7, session) for session in range(5 * size)]
+    blocks = [tuple(drawn_voices[start : start + size]) for start in range(0, 5 * size, size)]
+    for block in blocks:
+        assert sorted(block) == sorted(names)
+    assert len(set(blocks)) > 1
+
+
+def test_one_voice_can_be_chosen():
     assert {voices.drawn("critic", 7, session) for session in range(9)} == {"critic"}
-    assert not set(voices.names("development")) & set(voices.names("confirmation"))
-    for choice in ("all", "A"):
-        batch = simulate.SimulateConfig(systems=["silent"], voices=choice, n_turns=8)
-        made = simulate.arms_of(WORLD, "silent", 3, batch)
-        said = {talk.extra.get("voice") for talks in made.values() for talk in talks}
-        assert said == ({voices.drawn("all", batch.seed, 3)} if choice == "all" else {None})
+
+
+def test_voices_for_confirmation_are_not_used_in_development():
+    assert set(voices.names("development")).isdisjoint(voices.names("confirmation"))
+
+
+def voices_of_dialogues(choice):
+    """The voices that the dialogues of a scenario name."""
+    config = simulate.SimulateConfig(systems=["silent"], voices=choice, n_turns=8)
+    names = set()
+    for dialogues in simulate.arms_of(WORLD, "silent", 3, config).values():
+        names.update(dialogue.extra.get("voice") for dialogue in dialogues)
+    return names
+
+
+def test_a_dialogue_says_whose_voice_it_is_but_for_the_first():
+    assert voices_of_dialogues("all") == {
+        voices.drawn("all", simulate.SimulateConfig(systems=["silent"]).seed, 3)
+    }
+    assert voices_of_dialogues("A") == {None}
 
 
 @pytest.mark.parametrize("old", ["B", "C"])
@@ -59,13 +88,14 @@ def test_the_old_sets_are_refused_with_the_names_that_there_are(old):
 @pytest.mark.parametrize("voice", PEOPLE)
 def test_no_voice_states_what_the_log_does_not_hold(voice):
     """benchmarks/voiced.py asks the same of 20,000 turns."""
-    batch, talks = simulate.SimulateConfig(systems=["tracker"], voices=voice), []
+    config = simulate.SimulateConfig(systems=["tracker"], voices=voice)
+    dialogues = []
     for number in range(4):
-        made = simulate.arms_of(WORLD, "tracker", number, batch)
-        talks += [talk for several in made.values() for talk in several]
-    found = promises.unlogged(talks, GROUNDER)
-    assert len(found) > 200
-    assert not found["unlogged"].map(bool).any(), found[found["unlogged"].map(bool)]
+        users = simulate.arms_of(WORLD, "tracker", number, config)
+        dialogues += itertools.chain.from_iterable(users.values())
+    turns = promises.unlogged(dialogues, GROUNDER)
+    assert len(turns) > 200
+    assert turns[turns["unlogged"].map(bool)].to_dict("records") == []
 
 
 def _digest(*paths):
@@ -79,7 +109,7 @@ def test_the_trackers_rules_and_the_voices_for_confirmation_never_change_togethe
     """
     folder = Path(prompts.__file__).parents[1] / "prompts" / "movies" / "voices"
     files = sorted(folder / f"{name}.wording" for name in voices.names("confirmation"))
-    entries = json.loads(KEPT.read_text())
+    entries = json.loads(CONFIRMATIONS.read_text())
     assert entries[-1]["voices"] == _digest(*files), "add an entry to confirmation.json"
     assert entries[-1]["tracker"] == _digest(Path(tracker.__file__)), "add an entry to confirmation.json"
     for before, after in itertools.pairwise(entries):
