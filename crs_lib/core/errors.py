@@ -1,7 +1,7 @@
 r"""The errors that a user may meet, and foreign text made fit to be printed.
 
 The command line prints an error without a traceback. What steers a terminal is shown as an escape
-(``\x1b``), never obeyed.
+(``\x1b``), never obeyed; what may be secret in an address is not shown.
 """
 
 import difflib
@@ -10,7 +10,7 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from crs_lib.core.text import printable
+from crs_lib.core.text import printable, without_secrets
 
 _LONGEST = 20_000  # characters of a message
 _SEARCHED = 5_000  # names among which near ones are looked for
@@ -22,7 +22,7 @@ class _OneLineError(Exception):
     """An error that IPython shows without a traceback, by its protocol ``_render_traceback_``."""
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(printable(message[:_LONGEST]))
+        super().__init__(printable(without_secrets(message[:_LONGEST])))
 
     def _render_traceback_(self) -> list[str]:
         return [f"{type(self).__name__}: {self}"]

@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple, ParamSpec, TypeVar, cast
+from urllib.parse import SplitResult, urlsplit
 
 import yaml
 from pydantic_core import from_json
 
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.text import one_line
+from crs_lib.core.text import one_line, without_secrets
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -177,6 +178,52 @@ def read_object(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InputError(f"{path.name}: expected a JSON object, it holds a {type(value).__name__}")
     return value
+
+
+class Address:
+    """The address of a server as a person gave it, in full as ``url``; as a text without its secrets."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def __str__(self) -> str:
+        return without_secrets(self.url)
+
+    __repr__ = __str__
+
+    def named(self, address: str) -> "Address":
+        """The address that the server names: a path, or an address of this scheme, host and port, where
+        127.0.0.1 and localhost are one host. InputError with both for every other: nothing is sent there.
+        """
+        try:
+            own = urlsplit(self.url)
+            other = urlsplit(address)
+            is_path = address.startswith("/") and not address.startswith("//")
+            elsewhere = "@" in other.netloc + other.query + other.fragment
+            is_mine = not elsewhere and _origin(other) == _origin(own)
+        except ValueError:
+            is_path = False
+            is_mine = False
+        if not (is_path or is_mine) or _NO_ADDRESS.search(address):
+            raise InputError(
+                f"{self} names the address {one_line(address, 200)!r}, which is not on that server; "
+                "nothing was sent there: give the address itself, if it is right"
+            )
+        path = other._replace(scheme=own.scheme, netloc=own.netloc, fragment="")
+        return Address(path.geturl())
+
+
+_NO_ADDRESS = re.compile(r"[\s\\\x00-\x20\x7f-\x9f]")
+_THIS_MACHINE = ("localhost", "0.0.0.0", "::1", "::")  # and 127.0.0.1
+_PORTS = {"http": 80, "https": 443}
+
+
+def _origin(parts: SplitResult) -> tuple[str, str, int | None]:
+    """Scheme, host and port of an address, as browsers compare them."""
+    host = parts.hostname or ""
+    if host in _THIS_MACHINE:
+        host = "127.0.0.1"
+    return parts.scheme, host, parts.port or _PORTS.get(parts.scheme)
 
 
 class _PlainYaml(yaml.SafeLoader):

@@ -98,6 +98,26 @@ def _escape(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode("ascii")
 
 
+def without_secrets(text: str) -> str:
+    """The text with "…" in place of what may be secret in its addresses: names, passwords, queries."""
+    if ":" not in text or not ("@" in text or "?" in text):
+        return text
+    return "".join(map(_without_secret, re.split(r"(\s)", text)))
+
+
+def _without_secret(word: str) -> str:
+    """A word without the user part and the query of the address in it; ``?api-version=`` stays."""
+    before, _, host = word.rpartition("@")
+    kind, colon, _ = before.partition(":")
+    if colon:
+        slashes = "//" if before[len(kind) :].startswith("://") else ""
+        word = f"{kind}:{slashes}…@{host}"
+    address, _, query = word.partition("?")
+    if query and ":" in address and "/" in address and not query.startswith("api-version="):
+        word = f"{address}?…"
+    return word
+
+
 def one_line(text: str, limit: int = 1_000) -> str:
     r"""``printable`` on one line of at most ``limit`` characters; a line break is shown as ``\n``."""
     line = printable(text[: limit + 1]).replace("\n", "\\n")

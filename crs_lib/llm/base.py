@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from crs_lib.core.errors import InputError, RunError, did_you_mean
 from crs_lib.core.settings import Registry
 from crs_lib.core.tables import fingerprint
-from crs_lib.core.text import printable
+from crs_lib.core.text import printable, without_secrets
 
 Remedy = Literal["no", "wait", "other seed", "more room"]
 # How a call fails: the word in logs and counts, and what the next attempt does about it.
@@ -64,7 +64,7 @@ class LLMError(RuntimeError):
     """
 
     def __init__(self, kind: str, message: str, text: str = "", *, pause: float = 0.0) -> None:
-        super().__init__(printable(message))
+        super().__init__(printable(without_secrets(message)))
         self.kind = kind
         self.remedy = REMEDIES[kind]
         self.text = text

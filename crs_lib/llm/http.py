@@ -374,6 +374,8 @@ def _address(text: str, port: int) -> str:
     example = f"write it like http://gpu1:{port}"
     parts = _split(text if has_scheme else f"http://{text}", example)
     query = re.fullmatch(r"(api-version=[\w.-]+)?", parts.query)
+    if has_scheme and not parts.netloc:
+        raise InputError(f"a server's address needs a host behind '://'; {example}")
     if parts.username or parts.password or not query or parts.fragment or ";" in parts.path:
         wrong = "a name and password, '?' (but for ?api-version=), '#' or ';'"
         raise InputError(f"a server's address must not hold {wrong}; put a key into the environment")

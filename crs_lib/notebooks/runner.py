@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from jupyter_client.manager import AsyncKernelManager
 
 _AUTHORITY = re.compile(r"\w://(\S*)")
+_HARMLESS = re.compile(r"\?api-version=[\w.-]+(?![\w.&=-])")
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 _SCALARS: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool}
 _WORDS = {
@@ -160,7 +161,7 @@ def _may_hold_secret(value: object, name: str = "") -> bool:
     if isinstance(value, list):
         return any(_may_hold_secret(item, name) for item in value)
     parts = [value, *_AUTHORITY.findall(value)][name != "host" :] if isinstance(value, str) else ()
-    return any("@" in part or "?" in part for part in parts)
+    return any("@" in part or "?" in _HARMLESS.sub("", part) for part in parts)
 
 
 def check_parameters(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import crs_lib
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS, YEAR_FIELD
 from crs_lib.core import prompts
@@ -32,7 +33,8 @@ def parameters(names: Iterable[str] = FIELDS) -> Schema:
     properties: Schema = {}
     for name in names:
         if name != YEAR_FIELD:  # which has bounds instead
-            properties[name] = text | {"description": f"a {name} that the movies must have"}
+            article = "an" if name[:1] in "aeiou" else "a"
+            properties[name] = text | {"description": f"{article} {name} that the movies must have"}
     properties["year_from"] = {"type": "integer", "description": "the first year"}
     properties["year_to"] = {"type": "integer", "description": "the last year"}
     avoided = "values that they must not have"
@@ -320,7 +322,8 @@ class FilmTools:
         self.retriever = retriever
         self._rows = {row["id"]: row for row in catalog.export()}
         self._types: Any = types
-        self._server: Any = Server("crs-lib", on_list_tools=self._list, on_call_tool=self._call)
+        tools = {"on_list_tools": self._list, "on_call_tool": self._call}
+        self._server: Any = Server("crs-lib", version=crs_lib.__version__, title="Films", **tools)
 
     def run(self) -> None:
         """Serve over standard input and output, until the client ends it."""
@@ -343,10 +346,9 @@ class FilmTools:
         ]
         listed = []
         for name, description, schema in tools:
-            tool = self._types.Tool(
-                name=name, description=description, input_schema=schema, output_schema={"type": "object"}
-            )
-            listed.append(tool)
+            tool = {"name": name, "description": description, "input_schema": schema}
+            meta = {"version": crs_lib.__version__}
+            listed.append(self._types.Tool(**tool, output_schema={"type": "object"}, meta=meta))
         return self._types.ListToolsResult(tools=listed)
 
     async def _call(self, _context: Any, request: Any) -> Any:

@@ -34,6 +34,7 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import listing, shorten
 from crs_lib.llm.base import LLMError
+from crs_lib.llm.settings import LLMSettings
 from crs_lib.systems import contract
 
 _LAST_LINES = 8  # of standard error that a failure quotes
@@ -55,7 +56,7 @@ class Channel:
     apart: ClassVar[bool] = True
     hidden: ClassVar[bool] = False
 
-    def __init__(self, argument: str, timeout: float, catalog: Any = None) -> None:
+    def __init__(self, argument: str, llm: LLMSettings, catalog: Any = None) -> None:
         """Open the line; raises LLMError where there can be none."""
 
     @classmethod
@@ -105,8 +106,8 @@ class Process(Channel):
         """Environment variables of the program beside those of this process."""
         return {}
 
-    def __init__(self, argument: str, timeout: float, catalog: Any = None) -> None:
-        self.timeout = timeout
+    def __init__(self, argument: str, llm: LLMSettings, catalog: Any = None) -> None:
+        self.timeout = llm.timeout
         self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
         self._buffer = bytearray()
         self._mark = uuid.uuid4().hex
@@ -275,11 +276,11 @@ class Hosted(Process):
     goes to standard error.
     """
 
-    def __init__(self, argument: str, timeout: float, catalog: Any = None) -> None:
-        super().__init__(argument, timeout)
+    def __init__(self, argument: str, llm: LLMSettings, catalog: Any = None) -> None:
+        super().__init__(argument, llm)
         self._answers = True
         try:
-            self._call(self.parts(argument, catalog), max(timeout, _LOADING))
+            self._call(self.parts(argument, catalog), max(self.timeout, _LOADING))
         except LLMError:
             self.close()
             raise
@@ -522,7 +523,7 @@ class _Together(Channel):
     shared = True
     hidden = True
 
-    def __init__(self, argument: str, timeout: float, catalog: Any = None) -> None:
+    def __init__(self, argument: str, llm: LLMSettings, catalog: Any = None) -> None:
         Function.check_ready(argument)
         self._function = FUNCTIONS[argument]
 

@@ -92,7 +92,7 @@ class Programs(AbstractContextManager["Programs", None]):
     folder
         Where the call log lies; None for none.
     llm
-        Settings, of which programs know the time-out.
+        Settings: the time-out, and those of servers that take another form (names, accept_model).
     catalog
         What ``python:`` classes get.
     name
@@ -112,7 +112,7 @@ class Programs(AbstractContextManager["Programs", None]):
         self.catalog = catalog
         self.name = name
         self.recorder = calls.Recorder(folder / LOG) if folder else None
-        self._timeout = (llm or LLMSettings()).timeout
+        self._llm = llm or LLMSettings()
         self._retry = retry or Retry()
         self._idle: dict[_Line, list[Channel]] = {}
         self._busy: list[Channel] = []
@@ -212,7 +212,7 @@ class Programs(AbstractContextManager["Programs", None]):
         return channel
 
     def _opened(self, program: Program) -> Channel:
-        return program.channel(program.argument, self._timeout, self.catalog)
+        return program.channel(program.argument, self._llm, self.catalog)
 
     def halt(self) -> None:
         """Refuse all further calls and end the programs under way, so that threads come to an end."""

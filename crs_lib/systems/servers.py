@@ -8,19 +8,22 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import httpx
 
 from crs_lib.core import safety
 from crs_lib.core.errors import InputError
+from crs_lib.core.safety import Address
 from crs_lib.core.text import Said, said, shorten
 from crs_lib.llm import http
 from crs_lib.llm.base import LLMError
+from crs_lib.llm.settings import LLMSettings
 from crs_lib.systems import contract
 from crs_lib.systems.channels import Channel, Function, Instance, Process
 
 _PASSES = re.compile("rate|overload|busy|unavailable|timeout|server_error", re.IGNORECASE)
+_OF_STREAMS = ("data:", "event:", "id:", "retry:", ": ")  # how streams of events begin
 _HEADERS = {"content-type": "application/json", "accept": "application/json"}
 
 
@@ -52,15 +55,16 @@ class HttpServer(Channel):
     path = ""
     key = ""
 
-    def __init__(self, argument: str, timeout: float, catalog: Any = None) -> None:
-        self.url = self.parsed(argument)
-        self.timeout = timeout
-        self.bare = not urlsplit(self.url).path
-        if self.bare:
-            self.url += self.path
+    def __init__(self, argument: str, llm: LLMSettings, catalog: Any = None) -> None:
+        self.llm = llm
+        self.address = Address(self.endpoint(urlsplit(self.parsed(argument))))
         self.headers = dict(_HEADERS)
-        self._clients = http.Clients(_client, timeout, os.environ.get(self.key))
+        self._clients = http.Clients(_client, llm.timeout, os.environ.get(self.key))
         self._conversations: dict[str, Conversation] = {}
+
+    def endpoint(self, given: SplitResult) -> str:
+        """The address to which requests go, from the one that the user gave."""
+        return given._replace(path=given.path or self.path).geturl()
 
     def body(self, request: Mapping[str, Any], conversation: Conversation) -> object:
         """The JSON value that is posted for a request."""
@@ -69,6 +73,10 @@ class HttpServer(Channel):
     def read(self, answer: Any, conversation: Conversation) -> object:
         """The answer of the contract in the JSON value that comes back."""
         return answer
+
+    def joined(self, events: Sequence[Any], *, ended: bool) -> Any:
+        """The whole answer in the events of a stream; InputError where streams are not read."""
+        raise InputError("it streams: let it answer whole")
 
     @staticmethod
     def parsed(argument: str) -> str:
@@ -89,7 +97,8 @@ class HttpServer(Channel):
         try:
             socket.create_connection((url.hostname or "", port), timeout=10).close()
         except OSError as error:
-            fault = f"no server answers at {url.geturl()} ({error}); is it running, and is the address right?"
+            address = Address(url.geturl())
+            fault = f"no server answers at {address} ({error}); is it running, and is the address right?"
             raise LLMError("unreachable", fault) from error
 
     @classmethod
@@ -107,19 +116,31 @@ class HttpServer(Channel):
         if not self.name:
             return contract.parse(text)
         try:
-            answer = safety.loads(text, "the answer", mend=False)
+            answer = self._whole(text)
             self._check_no_error(answer)
             return self.read(answer, conversation)
         except (InputError, LookupError, TypeError, AttributeError, ValueError) as error:
-            fault = f"{self.url} answered like no {self.name}: {shorten(' '.join(text.split()), 300)}"
-            if text.lstrip().startswith("data:"):
-                fault += "; it streams: let it answer whole"
+            fault = f"{self.address} answered like no {self.name}: {shorten(' '.join(text.split()), 300)}"
+            if text.lstrip().startswith(_OF_STREAMS):
+                fault += f"; {error}"
             raise LLMError("garbled", fault, text) from error
+
+    def _whole(self, text: str) -> Any:
+        """The JSON value of an answer, also of one that came as a stream, which nobody asked for."""
+        if not text.lstrip().startswith(_OF_STREAMS):
+            return safety.loads(text, "the answer", mend=False)
+        events = []
+        for event in re.split(r"\n\n", text.replace("\r\n", "\n")):
+            data = [line[5:] for line in event.split("\n") if line.startswith("data:")]
+            content = "\n".join(data).strip()
+            if content and content != "[DONE]":
+                events.append(safety.loads(content, "an event", mend=False))
+        return self.joined(events, ended=text.rstrip().endswith("[DONE]"))
 
     def posted(self, record: object, conversation: Conversation) -> str:
         """The text of the answer to a JSON value."""
         content = json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")
-        return self.sent("POST", self.url, content, conversation)
+        return self.sent("POST", self.address, content, conversation)
 
     def _check_no_error(self, answer: Any) -> None:
         """Raise LLMError for an error that comes with status 200 in place of an answer."""
@@ -129,27 +150,25 @@ class HttpServer(Channel):
         facts = error if isinstance(error, Mapping) else {"message": error}
         code = str(facts.get("code") or facts.get("status") or facts.get("type") or "")
         words = shorten(" ".join(str(facts.get("message") or error).split()), 300)
-        fault = f"{self.url} answered with an error: {words}" + (f" ({code})" if code else "")
+        fault = f"{self.address} answered with an error: {words}"
+        if code:
+            fault += f" ({code})"
         passes = code in map(str, http.BUSY) or re.fullmatch(r"5\d\d", code) or _PASSES.search(code)
         raise LLMError("busy" if passes else "refused", fault)
 
-    def sent(self, method: str, url: str, content: bytes | None, conversation: Conversation) -> str:
+    def sent(self, method: str, to: Address, content: bytes | None, conversation: Conversation) -> str:
         """The text of the answer to a request; LLMError for every other status than 200, 201 and 203."""
-        client: httpx.Client = self._clients.at(self.url)
+        client: httpx.Client = self._clients.at(self.address.url)
+        options: dict[str, Any] = {"content": content, "headers": self.headers}
+        options["extensions"] = {"cookies": conversation.cookies}
         body = bytearray()
-        cookies = {"cookies": conversation.cookies}
         try:
-            with (
-                self._clients.in_time(),
-                client.stream(
-                    method, url, content=content, headers=self.headers, extensions=cookies
-                ) as answer,
-            ):
+            with self._clients.in_time(), client.stream(method, to.url, **options) as answer:
                 for piece in answer.iter_bytes():
                     body += piece
                     contract.check_length(body)
-        except httpx.HTTPError as error:
-            fault = http.from_transport(error, url, self.timeout)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:  # also of the address in a redirect
+            fault = http.from_transport(error, to.url, self.llm.timeout)
             if fault.kind == "timeout":
                 fault = LLMError("too slow", str(fault))
             raise fault from error
@@ -161,7 +180,7 @@ class HttpServer(Channel):
 
     def _refused(self, answer: httpx.Response, text: str) -> LLMError:
         words = shorten(" ".join(text.split()) or "nothing", 300)
-        fault = f"{self.url} said: {words} (HTTP {answer.status_code})"
+        fault = f"{self.address} said: {words} (HTTP {answer.status_code})"
         if answer.status_code in http.BUSY or answer.status_code >= 500:
             return LLMError("busy", fault, pause=http.pause_of(answer.headers))
         if answer.status_code in (301, 302, 303, 307, 308):
@@ -186,7 +205,8 @@ def _set_cookies(request: httpx.Request) -> None:
 
 
 _WORDLESS = ("tool_calls", "function_call", "audio")  # what an assistant may answer with in place of words
-_VERSION_PATH = re.compile(r"/v\d+\w*/?")  # behind which the endpoint's own path stands
+_BASE = re.compile(r"(?:/v\d+\w*|/deployments/[^/]+)/?$")  # behind which the endpoint's own path stands
+_DEFAULT_MODEL = "default"
 
 
 class Assistant(HttpServer):
@@ -197,17 +217,47 @@ class Assistant(HttpServer):
     key = "CRS_CHAT_KEY"
     example = f"http://127.0.0.1:8000{path}"
 
-    def __init__(self, argument: str, timeout: float, catalog: Any = None) -> None:
-        super().__init__(argument, timeout, catalog)
-        if _VERSION_PATH.fullmatch(urlsplit(self.url).path):
-            self.url = self.url.rstrip("/") + "/chat/completions"
+    def endpoint(self, given: SplitResult) -> str:
+        """The address itself; behind a base address, which ends in a version, the endpoint."""
+        if _BASE.search(given.path):
+            given = given._replace(path=given.path.rstrip("/") + "/chat/completions")
+        return super().endpoint(given)
 
     def body(self, request: Mapping[str, Any], conversation: Conversation) -> object:
-        return {"model": self.model(), "messages": request["conversation"]}
+        """The model and the messages, under the names that the settings give them."""
+        record = {"model": self.model(), "messages": request["conversation"]}
+        for name, other in self.llm.names.items():
+            value = record.pop(name, None)
+            if other and value is not None:
+                record[other] = value
+        return record
+
+    def joined(self, events: Sequence[Any], *, ended: bool) -> Any:
+        """A completion out of its pieces; an event with an error, or with a whole message, as it is.
+        LLMError for a stream without an end.
+        """
+        message: dict[str, Any] = {}
+        completion: dict[str, Any] = {"finish_reason": None}
+        model = ""
+        for event in events:
+            if event.get("error"):
+                return event
+            model = event.get("model") or model
+            for choice in event.get("choices") or ():
+                if "message" in choice:
+                    return event
+                for name, piece in (choice.get("delta") or {}).items():
+                    if isinstance(piece, str | list) and not choice.get("index"):
+                        message[name] = message[name] + piece if name in message else piece
+                completion["finish_reason"] = choice.get("finish_reason") or completion["finish_reason"]
+        if not (ended or completion["finish_reason"]):
+            raise LLMError("dropped", f"the stream of {self.address} ended in the middle of an answer")
+        return {"model": model, "choices": [{**completion, "message": message}]}
 
     def read(self, answer: Any, conversation: Conversation) -> object:
         """The text of the first choice, and what the assistant thought; LLMError where there is no text."""
         choice = answer["choices"][0]
+        self._check_model(str(answer.get("model") or ""))
         message = choice["message"]
         spoken = Said.within(message, "content")
         reply = spoken.text or message.get("refusal")
@@ -216,24 +266,33 @@ class Assistant(HttpServer):
         stop = choice.get("finish_reason")
         wordless = [name for name in _WORDLESS if message.get(name)]
         wordless += spoken.parts
-        fault = f"{self.url} answered without words (finish_reason {stop}"
+        fault = f"{self.address} answered without words (finish_reason {stop}"
         if spoken.thinking:
             fault += "; its thinking may have used up its length: give it more tokens"
         if wordless:
             fault += f"; it holds {', '.join(wordless)}: let it answer in words"
         raise LLMError("wrong answer", f"{fault})")
 
+    def _check_model(self, theirs: str) -> None:
+        """LLMError where another model answers than the one that CRS_CHAT_MODEL asks for."""
+        ours = self.model()
+        accepted = (self.llm.accept_model or ours).lower()
+        if ours == _DEFAULT_MODEL or accepted == "*" or accepted in theirs.lower() or not theirs:
+            return
+        fault = f"{self.address} answered with {shorten(theirs, 80)}, not with {ours}"
+        raise LLMError("other model", f"{fault}; if that is the model, set accept_model to this name")
+
     @classmethod
     def identity(cls, argument: str) -> str:
         """The address, and the model that is asked for."""
         address = super().identity(argument)
         model = cls.model()
-        return address if model == "default" else f"{address} model:{model}"
+        return address if model == _DEFAULT_MODEL else f"{address} model:{model}"
 
     @staticmethod
     def model() -> str:
         """The model that an assistant is asked for."""
-        return os.environ.get("CRS_CHAT_MODEL", "default")
+        return os.environ.get("CRS_CHAT_MODEL", _DEFAULT_MODEL)
 
 
 class IEvaLM(HttpServer):
@@ -269,14 +328,14 @@ class Agent2Agent(HttpServer):
     path = "/"
     example = "http://127.0.0.1:8000/"
 
-    def __init__(self, argument: str, timeout: float, catalog: Any = None) -> None:
-        super().__init__(argument, timeout, catalog)
-        self._server = self.url.rstrip("/")
+    def __init__(self, argument: str, llm: LLMSettings, catalog: Any = None) -> None:
+        super().__init__(argument, llm, catalog)
+        self._bare = not urlsplit(self.parsed(argument)).path  # the card names the path
         self._halted = threading.Event()
 
     def body(self, request: Mapping[str, Any], conversation: Conversation) -> object:
         """The user's latest words as a message; the agent keeps the conversation under its context."""
-        if self.bare:
+        if self._bare:
             self._read_card(conversation)
         text = request["conversation"][-1]["content"]
         number = f"{request['session']}-{request['turn']}"
@@ -332,14 +391,14 @@ class Agent2Agent(HttpServer):
 
         until_it_ends = Retrying(
             retry=retry_if_result(_is_working),
-            stop=stop_after_delay(self.timeout) | stop_when_event_set(self._halted),
+            stop=stop_after_delay(self.llm.timeout) | stop_when_event_set(self._halted),
             wait=wait_exponential(0.1, max=5.0),
             sleep=sleep_using_event(self._halted),
         )
         try:
             return until_it_ends(latest)
         except RetryError as error:
-            fault = f"the agent still worked on its task after {self.timeout:g} seconds"
+            fault = f"the agent still worked on its task after {self.llm.timeout:g} seconds"
             raise LLMError("too slow", f"{fault}; raise timeout") from error
 
     def halt(self) -> None:
@@ -359,14 +418,13 @@ class Agent2Agent(HttpServer):
         raise LLMError("busy" if code == _INTERNAL else "refused", message)
 
     def _read_card(self, conversation: Conversation) -> None:
-        """Take the path of the JSON-RPC address from the agent's card, which lies in one of two places; where
-        there is none, the usual one.
+        """Take the address for JSON-RPC from the agent's card, which lies in one of two places; where there
+        is none, the usual one. LLMError for an address that is not on the server.
         """
-        for place in _CARDS:
+        for position in _CARDS:
             try:
-                card = safety.loads(
-                    self.sent("GET", f"{self._server}{place}", None, conversation), "the card"
-                )
+                text = self.sent("GET", self.address.named(position), None, conversation)
+                card = safety.loads(text, "the card")
             except InputError:
                 continue
             except LLMError as error:
@@ -374,9 +432,15 @@ class Agent2Agent(HttpServer):
                     raise
                 continue
             if isinstance(card, Mapping):
-                self.url = self._server + (urlsplit(_json_rpc(card)).path or self.path)
+                self.address = self._of_card(card)
                 break
-        self.bare = False
+        self._bare = False
+
+    def _of_card(self, card: Mapping[str, Any]) -> Address:
+        try:
+            return self.address.named(_json_rpc(card))
+        except InputError as error:
+            raise LLMError("refused", f"the agent's card: {error}") from error
 
 
 def _result(answer: Any) -> Any:

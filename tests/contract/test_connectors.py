@@ -67,6 +67,12 @@ def choice(content, stop="stop", **more):
     return {"choices": [{"index": 0, "message": message, "finish_reason": stop}]}
 
 
+def stream(*deltas, end="data: [DONE]\n\n"):
+    """A completion as a stream of events, which nobody asked for."""
+    pieces = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    return "".join(f"data: {json.dumps(piece)}\n\n" for piece in pieces) + end
+
+
 def spoken(**result):
     return {"jsonrpc": "2.0", "id": "1", "result": result}
 
@@ -121,7 +127,16 @@ CHAT = [
     ({"error": {"message": "full", "type": "overloaded_error"}}, RETRIED),
     ({"object": "error", "message": "no such model", "code": 404}, "no such model (404)"),
     ({"choices": []}, "answered like no OpenAI-style assistant"),
-    ('data: {"choices": []}\n\ndata: [DONE]\n\n', "it streams: let it answer whole"),
+    (choice(GOOD, model="another"), FINE),
+    (stream({"content": GOOD[:9], "role": "assistant"}, {"content": GOOD[9:]}), FINE),
+    (stream({"reasoning_content": THOUGHT}, {"content": GOOD}), FINE),
+    (stream({"content": f"<think>{THOUGHT}</think>"}, {"content": GOOD}), FINE),
+    (stream({"content": GOOD}).replace("\n", "\r\n"), FINE),
+    (f": a comment\n\nevent: message\ndata: {json.dumps(choice(GOOD))}\n\ndata: [DONE]\n\n", FINE),
+    (stream({"content": GOOD}, end=""), "ended in the middle of an answer"),
+    (stream(), "answered without words"),
+    ('data: {"error": {"message": "no such model", "code": 404}}\n\n', "no such model (404)"),
+    ("data: {\n\ndata: [DONE]\n\n", "answered like no OpenAI-style assistant"),
 ]
 IEVALM = [
     ({"response": f"<think>{THOUGHT}</think>{GOOD}"}, FINE),
@@ -133,6 +148,7 @@ IEVALM = [
     ({"error": "no context"}, "no context"),
     ({"answer": GOOD}, "answered like no server of iEvaLM"),
     ("Model is running.", "answered like no server of iEvaLM"),
+    ('data: {"response": "x"}\n\n', "it streams: let it answer whole"),
 ]
 A2A = [
     (message(said(GOOD), contextId="c"), FINE),

@@ -3,11 +3,14 @@
 import asyncio
 import json
 import sys
+import time
 
 import pytest
 
+import crs_lib
 from tests.helpers.sample import SAMPLE
 
+DEADLINE = 5.0  # seconds that any call of a tool may take
 pytest.importorskip("mcp", reason="the extra 'agents' is not installed")
 
 
@@ -18,9 +21,15 @@ async def seen(*requests):
     words = ["-m", "crs_lib", "catalog", "mcp", "--catalog", "sample"]
     command = StdioServerParameters(command=sys.executable, args=words)
     async with stdio_client(command) as (read, write), ClientSession(read, write) as session:
-        await session.initialize()
+        started = await session.initialize()
+        assert started.server_info.version == crs_lib.__version__
         tools = (await session.list_tools()).tools
-        return tools, [await session.call_tool(name, values) for name, values in requests]
+        results = []
+        for name, values in requests:
+            began = time.monotonic()
+            results.append(await session.call_tool(name, values))
+            assert time.monotonic() - began < DEADLINE, (name, values)
+        return tools, results
 
 
 @pytest.mark.slow
@@ -37,6 +46,10 @@ def test_an_agent_finds_films_through_two_tools_with_schemas_and_structured_resu
     )
     schemas = {tool.name: {*tool.input_schema["properties"]} for tool in tools}
     more = {"year_from", "year_to", "without", "text"}
+    assert [tool.meta["version"] for tool in tools] == [crs_lib.__version__] * 2
+    assert not any(tool.input_schema["additionalProperties"] for tool in tools)
+    actor = tools[0].input_schema["properties"]["actor"]["description"]
+    assert actor == "an actor that the movies must have"
     assert schemas.keys() == {"search_films", "film"}
     assert schemas["search_films"] == {*SAMPLE.fields} - {"year"} | more
     comedies, none, film, unknown, wrong = result

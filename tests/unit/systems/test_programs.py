@@ -498,7 +498,7 @@ def test_what_is_not_json_is_said_with_its_beginning(text):
 @pytest.mark.subprocess
 def test_a_program_that_a_signal_without_a_name_ends(tmp_path):
     path = script(tmp_path, "ends.py", "import os\ninput()\nos.kill(os.getpid(), 40)\n")
-    channel = CHANNELS["exec"](f"{sys.executable} -S {path}", 30.0)
+    channel = CHANNELS["exec"](f"{sys.executable} -S {path}", LLMSettings(timeout=30.0))
     refused("was ended by signal 40 before it answered", channel.ask, {"conversation": []}, error=LLMError)
     channel.close()
 

@@ -177,3 +177,68 @@ def test_the_items_of_ievalm_are_mapped_by_title_and_the_unmapped_counted():
 def test_an_answer_that_never_follows_the_protocol_fails_with_its_words(value, line):
     with Other(lambda *_: (200, value, None)) as server, FAST() as programs, failing(line):
         conversation(programs, f"openai-chat:{server.url}", 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("address", "path"),
+    [
+        ("", "/v1/chat/completions"),
+        ("/v1", "/v1/chat/completions"),
+        ("/v1/", "/v1/chat/completions"),
+        ("/v1/chat/completions", "/v1/chat/completions"),
+        ("/v3", "/v3/chat/completions"),
+        ("/api/v3", "/api/v3/chat/completions"),
+        ("/openai/deployments/g?api-version=2024-10-21", "/openai/deployments/g/chat/completions?api-version=2024-10-21"),
+        ("/chat?api-version=1", "/chat?api-version=1"),
+    ],
+)  # fmt: skip
+def test_an_assistant_is_asked_below_its_base_address_and_its_version_stays(address, path):
+    with Other(assistant) as server, FAST() as programs:
+        conversation(programs, f"openai-chat:{server.url}{address}", 1, 1)
+    assert [request[0] for request in server.seen] == [path]
+
+
+def test_settings_of_servers_rename_and_leave_out_what_an_assistant_is_sent():
+    def renamed(path, value, cookie):
+        return assistant(path, {"messages": value["input"]}, cookie)
+
+    llm = LLMSettings(names={"model": "", "messages": "input"})
+    with Other(renamed) as server, Programs(None, llm) as programs:
+        conversation(programs, f"openai-chat:{server.url}", 1, 1)
+    assert set(server.seen[0][1]) == {"input"}
+
+
+@pytest.mark.parametrize(
+    ("accepted", "right"), [("", False), ("gpt-5-mini", True), ("*", True), ("x", False)]
+)
+def test_an_assistant_under_another_name_is_accepted_where_the_settings_say_so(accepted, right, monkeypatch):
+    def other_name(*request):
+        status, value, cookie = assistant(*request)
+        return status, {**value, "model": "gpt-5-mini-2026-01-01"}, cookie
+
+    monkeypatch.setenv("CRS_CHAT_MODEL", "guide-2")
+    llm = LLMSettings(accept_model=accepted)
+    with Other(other_name) as server, Programs(None, llm, retry=Retry(waits=0)) as programs:
+        spec = f"openai-chat:{server.url}"
+        if right:
+            assert conversation(programs, spec, 1, 1) == ["You said: 1, 1"]
+        else:
+            with failing("other model", match="set accept_model to this name"):
+                conversation(programs, spec, 1, 1)
+
+
+def test_an_agent_that_names_no_context_is_asked_turn_by_turn():
+    def hello(path, value, cookie):
+        text = value["params"]["message"]["parts"][0]["text"]
+        result = {
+            "kind": "message",
+            "role": "agent",
+            "messageId": "m",
+            "parts": [{"kind": "text", "text": text}],
+        }
+        return 200, {"jsonrpc": "2.0", "id": value["id"], "result": result}, None
+
+    with Other(hello) as server, FAST() as programs:
+        assert conversation(programs, f"a2a:{server.url}", 1, 3) == ["1, 1", "1, 2", "1, 3"]
+    sent = [request["params"]["message"] for _, request, _ in server.seen]
+    assert not any("contextId" in message for message in sent)
