@@ -21,7 +21,7 @@ from crs_lib.core.progress import bar as progress_bar
 from crs_lib.core.text import listing
 from crs_lib.runs import dask, processes
 from crs_lib.runs.folder import Stage
-from crs_lib.runs.ledger import Done, Key, Ledger, pack
+from crs_lib.runs.ledger import Answers, Done, Key, Ledger, pack
 
 if TYPE_CHECKING:  # runs without models, and what only reads them, load no client of a server
     from crs_lib.llm.client import Pool, Retry
@@ -267,6 +267,8 @@ def _calls_exported(stage: Stage, ledger: Ledger, scheduler: str, logged: bool) 
                 from crs_lib.llm.calls import export_all
 
                 stage.counts["llm_calls"] = export_all(stage.folder)
+                with Answers(ledger.path) as answers:
+                    stage.counts["asked_again"] = answers.asked_again()
             stage.counts.update(ledger.counts())
 
 

@@ -1,4 +1,6 @@
-"""The ledger of a run: one SQLite row for each session, safe when the process is killed."""
+"""The ledger of a run: one SQLite row for each session, and one for each turn that a connected system was
+asked, both safe when the process is killed.
+"""
 
 import hashlib
 import zlib
@@ -122,3 +124,62 @@ def _row(session: Done) -> _Row:
     if session.partial is not None:
         return (*session.key, "failed", session.partial, hashlib.sha256(session.partial).hexdigest(), error)
     return (*session.key, "failed", None, None, error)
+
+
+class Turn(NamedTuple):
+    """A turn of a conversation with a connected system; ``attempt`` counts how often it was asked, from 1."""
+
+    system: str
+    conversation: str
+    turn: int
+    attempt: int
+
+
+_ANSWERS = (
+    "CREATE TABLE IF NOT EXISTS answers (system TEXT, conversation TEXT, turn INTEGER, attempt INTEGER,"
+    " request TEXT NOT NULL, answer TEXT, PRIMARY KEY (system, conversation, turn, attempt)) WITHOUT ROWID"
+)
+_ANSWER = (
+    "SELECT answer FROM answers WHERE system = ? AND conversation = ? AND turn = ? AND request = ?"
+    " AND answer IS NOT NULL ORDER BY attempt LIMIT 1"
+)
+_LAST_OF_TURN = (
+    "SELECT coalesce(max(attempt), 0) FROM answers WHERE system = ? AND conversation = ? AND turn = ?"
+)
+_LAST = "SELECT coalesce(max(attempt), 0) FROM answers WHERE system = ? AND conversation = ?"
+_KEEP = "UPDATE answers SET answer = ? WHERE system = ? AND conversation = ? AND turn = ? AND attempt = ?"
+_AGAIN = "SELECT count(*) - count(DISTINCT system || char(0) || conversation || char(0) || turn) FROM answers"
+
+
+class Answers(Store):
+    """The answers of connected systems, each stored before it is used, in the file of a run's ledger. A turn
+    is noted before it is asked, so that what is asked twice is counted, whatever ends the process.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, _ANSWERS, "ledger")
+
+    def find(self, system: str, conversation: str, turn: int, request: str) -> str | None:
+        """The answer to a request (its digest) that an earlier start was given; None where there is none."""
+        rows = self.do(_ANSWER, (system, conversation, turn, request))
+        return rows[0][0] if rows else None
+
+    def attempts(self, system: str, conversation: str, turn: int | None = None) -> int:
+        """How often a conversation, or one turn of it, was begun so far."""
+        if turn is None:
+            rows = self.do(_LAST, (system, conversation))
+        else:
+            rows = self.do(_LAST_OF_TURN, (system, conversation, turn))
+        return int(rows[0][0])
+
+    def note(self, turn: Turn, request: str) -> None:
+        """Note that a turn is about to be asked."""
+        self.do("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, NULL)", (*turn, request))
+
+    def keep(self, turn: Turn, answer: str) -> None:
+        """Store the answer to a turn."""
+        self.do(_KEEP, (answer, *turn))
+
+    def asked_again(self) -> int:
+        """How many turns were asked more often than once, counted each time."""
+        return int(self.do(_AGAIN)[0][0])

@@ -47,13 +47,14 @@ _MOST_BYTES = 200_000_000  # of a function with all that it uses, of which every
 class Channel:
     """A line to a program: one request at a time, or many at once where it is ``shared``.
     ``argument`` and ``example`` say what follows the colon of a spec; the sessions of a program that is
-    ``apart`` wait for another process.
+    ``apart`` wait for another process. One that is not ``stateless`` remembers what it was asked before.
     """
 
     argument: ClassVar[str]
     example: ClassVar[str]
     shared: ClassVar[bool] = False
     apart: ClassVar[bool] = True
+    stateless: ClassVar[bool] = True
     hidden: ClassVar[bool] = False
 
     def __init__(self, argument: str, llm: LLMSettings, catalog: Any = None) -> None:

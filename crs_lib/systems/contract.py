@@ -7,7 +7,7 @@ import codecs
 import json
 from collections.abc import Mapping, Sequence, Sized
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from crs_lib.core import safety
@@ -43,6 +43,17 @@ class Answer:
     recommended: tuple[str, ...] | None = None
     state: Mapping[str, str | list[str]] | None = None
     thinking: str = ""
+
+    def dumps(self) -> str:
+        """The answer as JSON."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+    @classmethod
+    def loads(cls, text: str) -> "Answer":
+        """The answer that :meth:`dumps` wrote."""
+        record = json.loads(text)
+        films = record.pop("recommended")
+        return cls(**record, recommended=None if films is None else tuple(films))
 
 
 def request(

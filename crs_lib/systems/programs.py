@@ -15,17 +15,22 @@ from typing import Any, NamedTuple
 from crs_lib.catalog.titles import films_named, without_year
 from crs_lib.core.dialogue import SYSTEM, USER
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.tables import fingerprint
 from crs_lib.core.text import fold
 from crs_lib.llm import calls
 from crs_lib.llm.base import LLMError, Message, Reply, Request
 from crs_lib.llm.client import LOG, Retry, persist
 from crs_lib.llm.settings import LLMSettings
+from crs_lib.runs.ledger import Answers, Turn
 from crs_lib.systems import contract
 from crs_lib.systems.base import SYSTEMS, Items, SystemReply, World
 from crs_lib.systems.channels import Channel
 from crs_lib.systems.contract import Answer
 from crs_lib.systems.replies import SaidReply
 from crs_lib.systems.servers import CHANNELS
+from crs_lib.systems.settings import ModelSettings
+
+_LEDGER = "ledger.sqlite"  # of the run, which holds the answers, too
 
 
 class Program(NamedTuple):
@@ -112,6 +117,9 @@ class Programs(AbstractContextManager["Programs", None]):
         self.catalog = catalog
         self.name = name
         self.recorder = calls.Recorder(folder / LOG) if folder else None
+        ledger = folder / _LEDGER if folder else None
+        self._answers = Answers(ledger) if ledger and ledger.exists() else None
+        self._attempts: dict[tuple[str, str], int] = {}  # of conversations with systems that keep state
         self._llm = llm or LLMSettings()
         self._retry = retry or Retry()
         self._idle: dict[_Line, list[Channel]] = {}
@@ -132,9 +140,47 @@ class Programs(AbstractContextManager["Programs", None]):
     ) -> Answer:
         """The checked answer of a program; every outcome is a row of the call log. Raises LLMError with the
         reason, after further attempts for a failed connection or a status 5xx; RunError after :meth:`halt`.
+
+        In a run an answer is stored before it is used. An earlier start's answer to the same request stands,
+        unless the program keeps a state: then a conversation that was not finished begins anew, as another.
         """
+        if self._answers is None:
+            return self._asked(spec, request, tags or {}, lane)
+        digest = fingerprint([request])
+        conversation, number = request["session"], request["turn"]
+        if self.is_stateless(spec):
+            stored = self._answers.find(spec, conversation, number, digest)
+            if stored is not None:
+                return Answer.loads(stored)
+            attempt = 1 + self._answers.attempts(spec, conversation, number)
+        else:
+            attempt = self._attempt_at(spec, conversation, number)
+            if attempt > 1:
+                request = {**request, "session": f"{conversation}{attempt:02d}"}
+        turn = Turn(spec, conversation, number, attempt)
+        self._answers.note(turn, digest)
+        answer = self._asked(spec, request, tags or {}, lane)
+        self._answers.keep(turn, answer.dumps())
+        return answer
+
+    def is_stateless(self, spec: str) -> bool:
+        """Whether a program keeps nothing of a conversation, by the settings or else its protocol."""
+        stateless = self._llm.stateless if isinstance(self._llm, ModelSettings) else None
+        return Program.parse(spec).channel.stateless if stateless is None else stateless
+
+    def _attempt_at(self, spec: str, conversation: str, number: int) -> int:
+        """The attempt at a conversation with a program that keeps a state; its first turn begins the next."""
+        key = spec, conversation
+        if self._answers is not None and (number == 1 or key not in self._attempts):
+            self._attempts[key] = 1 + self._answers.attempts(*key)
+        return self._attempts[key]
+
+    def _asked(
+        self, spec: str, request: Mapping[str, Any], tags: Mapping[str, str | int], lane: int
+    ) -> Answer:
+        """The checked answer of a program, which is asked now."""
         talk = tuple(Message(turn["role"], turn["content"]) for turn in request["conversation"])
-        call = Request(talk, "crs", tags=tags or {})
+        call = Request(talk, "crs", tags=tags)
         version = self._version(spec) if self.recorder else ""
         started = time.perf_counter()
         outcome: Reply | LLMError | None = None
@@ -233,8 +279,10 @@ class Programs(AbstractContextManager["Programs", None]):
                     channels += self._idle.pop(line)
         for channel in channels:
             channel.close()
-        if not spec and self.recorder is not None:
-            self.recorder.close()
+        if not spec:
+            for part in (self.recorder, self._answers):
+                if part is not None:
+                    part.close()
 
 
 class ProgramSystem:

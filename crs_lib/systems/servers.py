@@ -325,6 +325,7 @@ class Agent2Agent(HttpServer):
     """An agent of the protocol Agent2Agent, behind an HTTP address."""
 
     name = "agent of the protocol Agent2Agent"
+    stateless = False  # it gets the latest words alone
     path = "/"
     example = "http://127.0.0.1:8000/"
 

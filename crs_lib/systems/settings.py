@@ -12,7 +12,10 @@ _Limit = Annotated[
 ]
 _Form = Literal["brief", "described"]
 _Tools = Literal["auto", "native", "json"]
-_HOW = ("host", "timeout", "slots", "send_key", "max_failed")
+_Stateless = Annotated[
+    bool | None, Field(description="programs keep nothing of a conversation; null: as their protocol says")
+]
+_HOW = ("host", "timeout", "slots", "send_key", "max_failed", "stateless")
 # Of modes and of local: the manifest names those that are not usual.
 _UNUSUAL = (
     *("form", "listed", "retriever", "searches", "tools", "state", "latest", "reply_limit"),
@@ -23,8 +26,8 @@ _UNUSUAL = (
 class ModelSettings(LLMSettings):
     """Settings of the roles ``crs`` and ``user`` of a simulation.
 
-    ``host``, ``timeout``, ``slots``, ``send_key`` and ``max_failed`` may differ when a run goes on; the
-    others are part of its parameters.
+    ``host``, ``timeout``, ``slots``, ``send_key``, ``max_failed`` and ``stateless`` may differ when a run
+    goes on; the others are part of its parameters.
     """
 
     structured: Annotated[bool, Field(description="ask for JSON with films' ids; else titles")] = True
@@ -39,6 +42,7 @@ class ModelSettings(LLMSettings):
     state: Annotated[bool, Field(description="ask what the user wants now, beside the reply")] = True
     latest: Annotated[bool, Field(description="add that only the latest constraints count")] = False
     reply_limit: _Limit = None
+    stateless: _Stateless = None
     max_failed: Annotated[int, Field(ge=0, le=10**6, description="sessions of a run that may fail")] = 0
 
     def parameters(self) -> dict[str, Any]:
