@@ -271,7 +271,7 @@ class Process(Channel):
             self._last_lines.append(shorten(line, 300))
 
 
-class Hosted(Process):
+class _Hosted(Process):
     """Python code of the user's in a process of its own, one for each lane of a worker: what a module
     remembers of one arm of a scenario reaches no other. Values pass as pickles, one a line; what is printed
     goes to standard error.
@@ -327,14 +327,14 @@ class Hosted(Process):
 
 
 class Served(NamedTuple):
-    """What a process of :class:`Hosted` answers with, and how it ends."""
+    """What a process of :class:`_Hosted` answers with, and how it ends."""
 
     reply: Callable[[dict[str, Any]], object]
     close: Callable[[], object] | None = None
 
 
 def _serve() -> None:
-    """Answer the requests of a :class:`Hosted` channel, one a line, until it closes."""
+    """Answer the requests of a :class:`_Hosted` channel, one a line, until it closes."""
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what the user's code prints is no answer
     served = None
@@ -360,7 +360,7 @@ def _serve() -> None:
         answers.write(base64.b64encode(outcome) + b"\n")
 
 
-class Instance(Hosted):
+class Instance(_Hosted):
     """An object of the user's class, as docs/your-system.md describes, in a process for each lane."""
 
     argument = "a module and a class"
@@ -454,7 +454,7 @@ Messages = list[dict[str, str]]
 FUNCTIONS: dict[str, Callable[[Messages], object]] = {}  # of this process, by name
 
 
-class Function(Hosted):
+class Function(_Hosted):
     """A function of this Python process, ``messages -> reply``, as :func:`crs_lib.compare` is given them.
     ``messages`` are ``{"role": "user" or "assistant", "content": text}`` from the first to the user's latest.
     It returns a text, a list of films (ids or titles), or an answer of the contract. A copy of it, with the

@@ -33,14 +33,14 @@ from crs_lib.systems.settings import ModelSettings
 _LEDGER = "ledger.sqlite"  # of the run, which holds the answers, too
 
 
-class Program(NamedTuple):
+class _Program(NamedTuple):
     """A program: the way to it, and what its spec says behind the colon."""
 
     channel: type[Channel]
     argument: str
 
     @classmethod
-    def parse(cls, spec: str) -> "Program":
+    def parse(cls, spec: str) -> "_Program":
         """The program that a spec names."""
         name, _, argument = spec.partition(":")
         return cls(CHANNELS[name].fitting(argument), argument)
@@ -54,15 +54,15 @@ class Program(NamedTuple):
 
 
 def identity(spec: str) -> str:
-    """The version of a program, as :meth:`Program.identity`."""
-    return Program.parse(spec).identity()
+    """The version of a program, as :meth:`_Program.identity`."""
+    return _Program.parse(spec).identity()
 
 
 def missing(specs: Sequence[str]) -> list[str]:
     """The reasons why programs cannot be reached or started, one for each such program; often none."""
     reasons = []
     for spec in specs:
-        program = Program.parse(spec)
+        program = _Program.parse(spec)
         try:
             program.channel.check_ready(program.argument)
         except LLMError as error:
@@ -72,12 +72,12 @@ def missing(specs: Sequence[str]) -> list[str]:
 
 def not_isolated(specs: Sequence[str]) -> list[str]:
     """The programs that one process or server is for all lanes, so that memory can pass from arm to arm."""
-    return [spec for spec in specs if Program.parse(spec).channel.shared]
+    return [spec for spec in specs if _Program.parse(spec).channel.shared]
 
 
 def width(spec: str, llm: LLMSettings, workers: int) -> int:
     """How many sessions at once: as many as a server gets calls, or one for each of ``workers``."""
-    return llm.at_once if Program.parse(spec).channel.shared else workers
+    return llm.at_once if _Program.parse(spec).channel.shared else workers
 
 
 class _Line(NamedTuple):
@@ -166,7 +166,7 @@ class Programs(AbstractContextManager["Programs", None]):
     def is_stateless(self, spec: str) -> bool:
         """Whether a program keeps nothing of a conversation, by the settings or else its protocol."""
         stateless = self._llm.stateless if isinstance(self._llm, ModelSettings) else None
-        return Program.parse(spec).channel.stateless if stateless is None else stateless
+        return _Program.parse(spec).channel.stateless if stateless is None else stateless
 
     def _attempt_at(self, spec: str, conversation: str, number: int) -> int:
         """The attempt at a conversation with a program that keeps a state; its first turn begins the next."""
@@ -216,7 +216,7 @@ class Programs(AbstractContextManager["Programs", None]):
     @contextmanager
     def _channel(self, spec: str, lane: int) -> Iterator[Channel]:
         """A channel to a program, for this request alone unless it is shared; a failure closes it then."""
-        program = Program.parse(spec)
+        program = _Program.parse(spec)
         if program.channel.shared:
             yield self._shared(_Line(spec, 0), program)
             return
@@ -234,7 +234,7 @@ class Programs(AbstractContextManager["Programs", None]):
             if not answered:
                 channel.close()
 
-    def _shared(self, line: _Line, program: Program) -> Channel:
+    def _shared(self, line: _Line, program: _Program) -> Channel:
         """The channel that all threads use."""
         with self._lock:
             channels = self._idle.setdefault(line, [])
@@ -242,7 +242,7 @@ class Programs(AbstractContextManager["Programs", None]):
                 channels.append(self._opened(program))
             return channels[0]
 
-    def _taken(self, line: _Line, program: Program) -> Channel:
+    def _taken(self, line: _Line, program: _Program) -> Channel:
         """An idle channel, or a new one; idle ones that ended or wrote unasked are closed."""
         channel = None
         with self._lock:
@@ -257,7 +257,7 @@ class Programs(AbstractContextManager["Programs", None]):
             self._busy.append(channel)
         return channel
 
-    def _opened(self, program: Program) -> Channel:
+    def _opened(self, program: _Program) -> Channel:
         return program.channel(program.argument, self._llm, self.catalog)
 
     def halt(self) -> None:
@@ -285,7 +285,7 @@ class Programs(AbstractContextManager["Programs", None]):
                     part.close()
 
 
-class ProgramSystem:
+class _ProgramSystem:
     """One conversation of a program, sent whole at every turn; LLMError where no usable answer comes."""
 
     sees_state = False
@@ -364,8 +364,8 @@ class _ProgramMaker:
     def __init__(self, channel: type[Channel]) -> None:
         self.__doc__ = channel.__doc__
 
-    def __call__(self, **parts: Any) -> ProgramSystem:
-        return ProgramSystem(**parts)
+    def __call__(self, **parts: Any) -> _ProgramSystem:
+        return _ProgramSystem(**parts)
 
 
 for _name, _channel in CHANNELS.items():

@@ -132,7 +132,7 @@ def _vector(encoder: str, text: str) -> Floats:
     return vector
 
 
-class TurnSearch(Recommender):
+class _TurnSearch(Recommender):
     """Base of the systems that search with the user's turns; a film named before comes after new ones."""
 
     kind = "dense"
@@ -170,7 +170,7 @@ def _turns(argument: str) -> str:
 
 
 @SYSTEMS.register("bm25", argument="the turns, all or last", example="last", default="all", parse=_turns)
-class _BM25Search(TurnSearch):
+class _BM25Search(_TurnSearch):
     """BM25 over all that the user said, or with ``bm25:last`` over the last turn alone."""
 
     def search(self, k: int) -> list[Hit]:
@@ -182,19 +182,19 @@ _ENCODER = {"argument": "an encoder", "parse": vector_search}
 
 
 @SYSTEMS.register("dense", example="hashing@0.7", **_ENCODER)
-class _DenseSearch(TurnSearch):
+class _DenseSearch(_TurnSearch):
     """Films near the turns' sentence vectors; the last turn counts 1, each earlier one less (@0.7)."""
 
 
 @SYSTEMS.register("hybrid", example="hashing", default=ENCODER, **_ENCODER)
-class _HybridSearch(TurnSearch):
+class _HybridSearch(_TurnSearch):
     """BM25 over all turns and ``dense``, fused by reciprocal ranks."""
 
     kind = "hybrid"
 
 
 @SYSTEMS.register("filter+dense", example="hashing", default=ENCODER, **_ENCODER)
-class _FilteredSearch(TurnSearch, Tracker):
+class _FilteredSearch(_TurnSearch, Tracker):
     """Films that meet all tracked constraints, as far as any does, in the order of ``dense``."""
 
     honest = False

@@ -295,7 +295,7 @@ class Assistant(HttpServer):
         return os.environ.get("CRS_CHAT_MODEL", _DEFAULT_MODEL)
 
 
-class IEvaLM(HttpServer):
+class _IEvaLM(HttpServer):
     """A server of iEvaLM, behind an HTTP address; what it lists it recommends, known or not."""
 
     name = "server of iEvaLM"
@@ -321,7 +321,7 @@ _FAILED = ("failed", "rejected", "canceled", "cancelled", "auth-required", "unkn
 _CARDS = ("/.well-known/agent-card.json", "/.well-known/agent.json")  # since version 0.3, and before
 
 
-class Agent2Agent(HttpServer):
+class _Agent2Agent(HttpServer):
     """An agent of the protocol Agent2Agent, behind an HTTP address."""
 
     name = "agent of the protocol Agent2Agent"
@@ -516,6 +516,6 @@ CHANNELS: dict[str, type[Channel]] = {
     "exec": Process,
     "http": HttpServer,
     "openai-chat": Assistant,
-    "ievalm": IEvaLM,
-    "a2a": Agent2Agent,
+    "ievalm": _IEvaLM,
+    "a2a": _Agent2Agent,
 }

@@ -28,7 +28,7 @@ _MARGIN = 600  # characters of a longest prompt for the constraints
 
 
 @modes.register("worded")
-class Worded(ModelSystem):
+class _Worded(ModelSystem):
     """The tracker understands and offers films; a model chooses among them and words the reply."""
 
     counts_calls = False
@@ -103,13 +103,13 @@ class Worded(ModelSystem):
 class _BareModel:
     """Makes the system of a model's spec without a mode before it, which is worded."""
 
-    longest = Worded.longest
+    longest = _Worded.longest
 
     def __init__(self, backend: str) -> None:
         self.__doc__ = f"Mode worded: the tracker understands, {backend} chooses and words the reply."
 
-    def __call__(self, world: World, seed: int, session: int, spec: str, argument: str = "") -> Worded:
-        return Worded(world, seed, session, spec)
+    def __call__(self, world: World, seed: int, session: int, spec: str, argument: str = "") -> _Worded:
+        return _Worded(world, seed, session, spec)
 
 
 def _quote(speaker: str, text: str) -> str:
