@@ -5,16 +5,21 @@ only; use ``tls://`` for any other address (Dask's configuration names the certi
 """
 
 import multiprocessing
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.tables import fingerprint
 
 LOCAL = "local"
+_SCHEMES = ("tcp", "tls", "ws", "wss", "ucx")
+ANSWERS_WITHIN = 5.0  # seconds that a scheduler may take to be reached
 WORKERS_WITHIN = 120.0  # seconds to wait for the first worker
 LOSSES = 3  # workers that a task may lose before its sessions count as failed
 T = TypeVar("T")
@@ -22,7 +27,10 @@ T = TypeVar("T")
 
 @contextmanager
 def connected(scheduler: str, workers: int) -> Iterator[Any]:
-    """A client of a scheduler, ``local`` or an address; RunError where none answers or no worker comes."""
+    """A client of a scheduler, ``local`` or an address; RunError where none answers or no worker comes.
+    InputError for what is no address, or for a package that is not there.
+    """
+    check(scheduler)
     others = set(multiprocessing.active_children())
     cluster, client = _connect(scheduler, workers)
     patience = {}
@@ -42,20 +50,35 @@ def connected(scheduler: str, workers: int) -> Iterator[Any]:
                 cluster.close(**patience)
 
 
+def check(scheduler: str) -> None:
+    """Raise InputError for what is neither ``local`` nor the address of a scheduler; nothing is asked."""
+    example = "give 'local', tcp://host:8786 or tls://host:8786"
+    if "@" in scheduler or "?" in scheduler:
+        raise InputError(f"scheduler holds a name, a password or a query, which Dask does not use; {example}")
+    try:
+        parts = urlsplit(scheduler)
+        is_address = bool(parts.hostname and parts.port) and parts.scheme in _SCHEMES
+    except ValueError:
+        is_address = False
+    if scheduler != LOCAL and not is_address:
+        raise InputError(f"scheduler is {scheduler!r}; {example}")
+
+
 def _connect(scheduler: str, workers: int) -> tuple[Any, Any]:
     """The cluster of our own, if it is to be local, and a client of the scheduler."""
     try:
         import distributed
     except ImportError as error:
         raise InputError('a cluster needs Dask; install it with: pip install "crs-lib[dist]"') from error
-    if scheduler != LOCAL and "://" not in scheduler:
-        raise InputError(f"scheduler is {scheduler!r}; give 'local', tcp://host:8786 or tls://host:8786")
     cluster = None
     try:
-        if scheduler == LOCAL:
+        if scheduler != LOCAL:
+            parts = urlsplit(scheduler)
+            socket.create_connection((parts.hostname or "", parts.port or 0), ANSWERS_WITHIN).close()
+        else:
             here = {"threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1"}
             cluster = distributed.LocalCluster(n_workers=workers, **here)
-        client = distributed.Client(cluster or scheduler, timeout=30, set_as_default=False)
+        client = distributed.Client(cluster or scheduler, timeout=10, set_as_default=False)
     except (OSError, TimeoutError) as error:
         wrong = f"no Dask scheduler answers at {scheduler} ({error}); start one, or try 'local'"
         raise RunError(wrong) from error
@@ -107,8 +130,20 @@ _MAKERS = _Makers()
 
 
 def _work(do: Callable[[Any, Any], T], make: partial[Any], task: Any) -> T:
-    """A task, done on a worker with the maker of its process."""
+    """A task, done on a worker with the maker of its process; RunError where it lacks the run's files."""
+    for argument in make.args:
+        if isinstance(argument, str) and Path(argument).is_absolute() and not Path(argument).exists():
+            raise RunError(_sees_nothing(Path(argument)), ends_run=True)
     return do(_MAKERS.get(make), task)
+
+
+def _sees_nothing(path: Path) -> str:
+    """What is said where a worker does not see a file of the run."""
+    from distributed import get_worker
+
+    name = f"the Dask worker {get_worker().name} on {socket.gethostname()}"
+    cure = "all machines must share the results folder under one path (CRS_RESULTS names it)"
+    return f"{name} does not see {path}: {cure}; mount it there, or start workers where it is"
 
 
 def on_every_machine(scheduler: str, do: Callable[[str], list[T]], argument: str) -> list[T]:

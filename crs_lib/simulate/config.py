@@ -16,6 +16,7 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.llm.base import check_spec
+from crs_lib.runs import dask
 from crs_lib.runs.ledger import Key
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.planner import ALL_TYPES, Behaviour
@@ -154,6 +155,8 @@ class SimulateConfig(Settings):
 
     def check(self) -> None:
         check_systems(self.systems)
+        if self.scheduler:
+            dask.check(self.scheduler)
         twice = len(set(self.arms)) < len(self.arms)
         if twice or self.arm not in (scenarios.SHIFT, scenarios.NO_SHIFT):
             example = "['shift', 'straight', 'fresh'] (calm: insist says the same of a whole run)"
