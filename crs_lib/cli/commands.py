@@ -56,7 +56,8 @@ class Command(Settings):
     """A command of the command line.
 
     ``positional`` names the fields that are given by position. ``takes`` are settings whose fields are
-    options, too, and ``usual`` their defaults here. ``reads`` and ``writes`` name the options of files,
+    options, too, and ``usual`` their defaults here. ``also`` gives options a second name, as a published
+    script has it. ``reads`` and ``writes`` name the options of files,
     none of which is written over another, a run's or a committed notebook: ``out/turns.parquet`` is a file in
     the folder that the option names, ``out`` itself a file, or a folder that is made anew.
     """
@@ -65,6 +66,7 @@ class Command(Settings):
     positional: ClassVar[tuple[str, ...]] = ()
     takes: ClassVar[tuple[Takes, ...]] = ()
     usual: ClassVar[Mapping[str, Any]] = {}
+    also: ClassVar[Mapping[str, str]] = {}
     reads: ClassVar[str] = ""
     writes: ClassVar[str] = ""
 
@@ -118,7 +120,7 @@ def add_options(parser: ArgumentParser, kind: type[Command]) -> None:
         if setting.name in kind.positional:
             action = _add_positional(parser, setting, default)
         else:
-            action = _add_option(parser, setting, default)
+            action = _add_option(parser, setting, default, kind.also.get(setting.name, ""))
         if setting.names is not None:
             setattr(action, "completer", lambda names=setting.names, **_: names.names())  # noqa: B010
 
@@ -130,11 +132,13 @@ def _add_positional(parser: ArgumentParser, setting: Setting, default: Any) -> A
     return parser.add_argument(setting.name, nargs=number, default=SUPPRESS, help=_help(setting, default))
 
 
-def _add_option(parser: ArgumentParser, setting: Setting, default: Any) -> Action:
+def _add_option(parser: ArgumentParser, setting: Setting, default: Any, also: str) -> Action:
     name = setting.name.rstrip("_").replace("_", "-").removeprefix("n-")
     flags = [f"--{name}"]
     if len(name) == 1:
         flags.append(f"-{name}")
+    if also:
+        flags.append(f"--{also}")
     words: dict[str, Any] = {"dest": setting.name, "default": SUPPRESS, "help": _help(setting, default)}
     if setting.kind is bool:
         return parser.add_argument(*flags, action="store_true", **words)
@@ -170,7 +174,7 @@ def _help(setting: Setting, default: Any) -> str:
 
 def _parse(parser: ArgumentParser, kind: type[Command], words: Sequence[str]) -> dict[str, Any]:
     """The values of a line by the name of their option, each read as its type."""
-    texts = vars(parser.parse_args([re.sub("^--n-", "--", word) for word in words]))
+    texts = vars(parser.parse_args(list(map(_hyphened, words))))
     options = options_of(kind)
     for name in kind.positional:
         if options[name].required and name not in texts:
@@ -184,6 +188,14 @@ def _parse(parser: ArgumentParser, kind: type[Command], words: Sequence[str]) ->
             value = _parts(text)
         values[name] = typed(options[name], value)
     return values
+
+
+def _hyphened(word: str) -> str:
+    """An option's name as it is declared: ``--n_sessions 5`` is ``--sessions 5``."""
+    if not word.startswith("--"):
+        return word
+    name, equals, value = word.partition("=")
+    return re.sub("^--n-", "--", name.replace("_", "-")) + equals + value
 
 
 def _parts(words: Sequence[str]) -> list[str]:

@@ -75,7 +75,7 @@ def _by_category(folder: Path, prefix: str) -> dict[str, Path]:
     return files
 
 
-def build(metas: Path, reviews: Path, out: Path, options: Options) -> dict[str, Any]:
+def build(metas: Path | str, reviews: Path | str, out: Path | str, options: Options) -> dict[str, Any]:
     """Make the catalogue ``out``; returns the manifest, which is also written to ``<out>.manifest.json``.
     Working files stand in ``<out>.work`` until the catalogue is finished; the same command continues there
     after a kill. Lines that cannot be read are in ``<out>.quarantine.jsonl``. Raises InputError where an
@@ -83,6 +83,9 @@ def build(metas: Path, reviews: Path, out: Path, options: Options) -> dict[str, 
     categories are finished and kept),
     and when the work folder belongs to other settings.
     """
+    metas = Path(metas)
+    reviews = Path(reviews)
+    out = Path(out)
     if not out.name.endswith(_ENDINGS):
         raise InputError(f"{out.name!r}: the output must end in {' or '.join(_ENDINGS)}")
     sources, ignored = find_sources(metas, reviews)

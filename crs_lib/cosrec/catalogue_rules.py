@@ -227,17 +227,9 @@ def _details(value: Any, legacy: bool) -> dict[str, Any] | None:
     return None
 
 
-class KeptProduct(NamedTuple):
-    """The id of a kept product, the number of its ratings, and its record as JSON."""
-
-    id: str
-    ratings: int
-    body: bytes
-
-
-def product(row: Any, options: Options, encode: Encode) -> KeptProduct | str:
-    """The kept product, or the first reason against it: asin, title, description, details, categories,
-    ratings, store, price, too short, language.
+def product(row: Any, options: Options, encode: Encode) -> tuple[str, int, bytes] | str:
+    """A kept product's id, number of ratings and JSON, or the first reason against it: asin, title,
+    description, details, categories, ratings, store, price, too short, language.
     """
     legacy = options.legacy
     tidy = legacy_clean if legacy else clean
@@ -292,7 +284,7 @@ def product(row: Any, options: Options, encode: Encode) -> KeptProduct | str:
         "num_ratings": ratings,
         "avg_ratings": average,
     }
-    return KeptProduct(asin, ratings, _encoded(record, encode))
+    return asin, ratings, _encoded(record, encode)
 
 
 def _against(reason: str) -> ReviewVerdict:

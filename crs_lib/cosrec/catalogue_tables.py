@@ -273,12 +273,13 @@ def _products(job: Job, source: Source, lines: _LineReader, counts: Counter[str]
             counts[f"dropped: {result}"] += 1
             continue
         counts["kept"] += 1
-        key = result.id.upper()
-        rank = min(result.ratings, _LARGEST)
+        asin, ratings, body = result
+        key = asin.upper()
+        rank = min(ratings, _LARGEST)
         if job.options.legacy:
-            key = f"{source.name}\t{result.id}"
+            key = f"{source.name}\t{asin}"
             rank = counts["kept"]
-        yield key, -1, 0, rank, result.body
+        yield key, -1, 0, rank, body
 
 
 def _reviews(job: Job, source: Source, lines: _LineReader, counts: Counter[str]) -> Iterator[Row]:

@@ -19,6 +19,8 @@ COLLECTION_FLOOR = "random order of the collection"
 FLOORS = (POOL_FLOOR, COLLECTION_FLOOR)
 _FORM = "topics look like <conversation>_<turn>_<position>[#<user index>]"
 _DOCUMENTS = "write document ids as the judgments do"
+_TIES = "equal scores"
+_TIE_RULE = "are ranked by id descending, as trec_eval; RR@k and Judged@k of ir_measures take the lower id"
 _ROUTED = ["right_module", "routed", "oracle"]
 Runs = Mapping[str, Mapping[str, Ranking]]
 Routes = Mapping[tuple[str, int], Sequence[str]]
@@ -72,21 +74,34 @@ def _matches(partition: Partition, name: str, run: Mapping[str, Ranking]) -> lis
 
 
 def matched(partition: Partition, runs: Runs, unread: Sequence[str] = ()) -> pd.DataFrame:
-    """The accounts of all runs (:func:`matched`), one a row: matched, n, sentence; and the files not read."""
+    """The accounts of all runs, one a row: matched, n, sentence; the files not read, and equal scores."""
     accounts = [Match(0, 1, f"{name} is no run file and was not read") for name in unread]
     for name, run in runs.items():
         accounts += _matches(partition, name, run)
+        tied = sum(map(_has_ties, run.values()))
+        if tied:
+            sentence = f"{_TIES} in {tied:,} of {len(run):,} topics of run {name!r} {_TIE_RULE}"
+            accounts.append(Match(len(run) - tied, len(run), sentence))
     return pd.DataFrame(accounts, columns=Match._fields)
+
+
+def _has_ties(ranking: Ranking) -> bool:
+    """Whether two scores are equal as the 32-bit numbers that trec_eval compares."""
+    with np.errstate(over="ignore"):
+        singles = np.array([hit.score for hit in ranking]).astype(np.float32)
+    return len(set(singles.tolist())) < len(singles)
 
 
 def account(matched: pd.DataFrame) -> str:
     """What was passed over, in a line that ends the evaluation; ``matched`` is that of :func:`matched`."""
-    shares = matched["matched"] / matched["n"]
-    worst = matched.assign(share=shares).sort_values("share", kind="stable").head(3)
-    partial = worst.loc[worst["share"] < 1, "sentence"]
-    if partial.empty:
-        return "Every topic of every run matched (matched.csv)."
-    return f"Least matched: {'. '.join(partial)} (all: matched.csv)."
+    sentences = matched["sentence"]
+    read = sentences.str.startswith("topics of run").sum()
+    tied = sentences.str.startswith(_TIES)
+    joins = matched.assign(share=matched["matched"] / matched["n"])[~tied]
+    worst = joins.sort_values("share", kind="stable").head(3)
+    least = worst.loc[worst["share"] < 1, "sentence"].tolist()
+    passed_over = "; ".join([*least, *sentences[tied].head(1)]) or "none"
+    return f"runs read: {read}; left out or least matched: {passed_over}; list: matched.csv"
 
 
 def with_floors(

@@ -12,8 +12,9 @@ from crs_lib.core import paths, prompts, safety, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import address_seed, stream
 from crs_lib.core.text import shorten
-from crs_lib.cosrec import corpus, drafts, index
+from crs_lib.cosrec import drafts, index
 from crs_lib.cosrec.items import CatalogueProduct
+from crs_lib.cosrec.records import balance
 from crs_lib.cosrec.settings import NAME, TEMPLATE, GenerateSettings
 from crs_lib.llm import Message, Pool, Request, Retry
 from crs_lib.llm.base import tokens_at_most
@@ -283,7 +284,7 @@ def generate(config: GenerateSettings, *, progress: bool = True) -> Path:
     """
     folder = Path()
     if not config.index:
-        folder = corpus.locate(config.source)
+        folder = index.shop(config.source)
     models = config.models()
     before = runs.entry(NAME, config.run, _STAGE)
     inputs = index.digests(folder, config.index)
@@ -324,6 +325,21 @@ def _export(work: runs.Stage, records: Sequence[Record]) -> None:
             keywords.append({record["id"]: {user["user"]: user["keywords"] for user in users}})
     tables.write_jsonl(work.path("raw/profiles.jsonl"), profiles)
     tables.write_jsonl(work.path("raw/keywords.jsonl"), keywords)
+
+
+def account(run: str) -> str:
+    """The last line of a generation: what writers were shown, what did not fit their prompts, the records."""
+    read = 0
+    left_out = 0
+    for record in read_generated(run):
+        read += len(record["products"]) + len(record["passages"])
+        asked = list(record["prompts"].values())
+        for user in record["users"]:
+            asked += user["prompts"].values()
+        left_out += sum(len(facts.get("left_out", ())) for facts in asked)
+    where = paths.shown(paths.run_folder(NAME, run) / "generated.jsonl")
+    reasons = {"parts that did not fit a prompt": left_out}
+    return balance("products and passages", read, reasons, f"{where} (left_out)")
 
 
 def read_generated(run: str) -> list[dict[str, Any]]:

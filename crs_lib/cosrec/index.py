@@ -15,6 +15,7 @@ import numpy as np
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import words
+from crs_lib.cosrec import corpus
 from crs_lib.cosrec.catalogue_tables import name_digest
 from crs_lib.cosrec.items import (
     CatalogueProduct,
@@ -106,7 +107,7 @@ def _by_id(folder: Path, name: str, kind: type[D], needs: Sequence[str]) -> dict
     return {record.id: record for _, record in read_lines(path, kind)}
 
 
-class StoredRecords(Mapping[str, D], Generic[D]):
+class _StoredRecords(Mapping[str, D], Generic[D]):
     """A collection of an index: lines of JSON on disk, each read and decoded when its id is asked for."""
 
     def __init__(self, folder: Path, kind: type[D]) -> None:
@@ -147,15 +148,15 @@ class StoredRecords(Mapping[str, D], Generic[D]):
 class StockOnDisk(Stock):
     """An index that :func:`write_index` made, opened: nothing is read but the words."""
 
-    products: StoredRecords[CatalogueProduct]
-    passages: StoredRecords[Passage]
+    products: _StoredRecords[CatalogueProduct]
+    passages: _StoredRecords[Passage]
 
     def __init__(self, folder: Path) -> None:
         """Raises RunError where there is no such index."""
         self.folder = folder
         self.facts = read_header(folder, _KIND)
-        self.products = StoredRecords(folder / "products", CatalogueProduct)
-        self.passages = StoredRecords(folder / "passages", Passage)
+        self.products = _StoredRecords(folder / "products", CatalogueProduct)
+        self.passages = _StoredRecords(folder / "passages", Passage)
         self._retrievers = {}
 
     def reviews_of(self, user: str) -> list[Review]:
@@ -169,7 +170,7 @@ class StockOnDisk(Stock):
         return _by_user(products).get(user, [])
 
     def _make(self, collection: str, spec: str) -> Retriever:
-        records: StoredRecords[Any] = self.products
+        records: _StoredRecords[Any] = self.products
         folder = self.folder / "products"
         if collection == "passages":
             records = self.passages
@@ -193,7 +194,7 @@ class StockOnDisk(Stock):
 
 
 def opened(
-    folder: Path,
+    folder: Path | str,
     index: str = "",
     k1: float = 1.2,
     b: float = 0.75,
@@ -203,13 +204,21 @@ def opened(
     what the caller ``needs``, InputError where the index was made with another ``k1`` or ``b``.
     """
     if not index:
-        return Stock(folder, k1, b, needs)
+        return Stock(Path(folder), k1, b, needs)
     stock = StockOnDisk(paths.given(index))
     own_k1 = stock.facts["k1"]
     own_b = stock.facts["b"]
     if (own_k1, own_b) != (k1, b):
         raise InputError(f"the index was made with k1={own_k1}, b={own_b}; asked for k1={k1}, b={b}")
     return stock
+
+
+def shop(source: str) -> Path:
+    """Where products and passages are: a corpus, a folder with ``products.jsonl``, or a file of products."""
+    path = paths.given(source)
+    if source != "sample" and (path.is_file() or file_of(path, "products").exists()):
+        return path
+    return corpus.locate(source)
 
 
 def digests(folder: Path, index: str = "") -> dict[str, str]:
@@ -227,9 +236,9 @@ def _digests(files: Iterable[Path]) -> dict[str, str]:
 
 
 def write_index(
-    products: Path,
-    out: Path,
-    passages: Path | None = None,
+    products: Path | str,
+    out: Path | str,
+    passages: Path | str | None = None,
     *,
     encoder: str = "hashing",
     k1: float = 1.2,
@@ -241,24 +250,26 @@ def write_index(
     told what is being done. Raises InputError for a broken line, an id that is there twice or holds blanks,
     or another folder in the way; RunError where a file is missing.
     """
+    products = Path(products)
     model = ENCODERS.create(encoder)
     bm25 = BM25(k1, b)
     files = files_of(products)
     if passages:
+        passages = Path(passages)
         files += files_of(passages)
     inputs = _digests(files)  # before anything is written: what cannot be read is refused first
     counts = {}
-    with new_folder(out, _KIND, {"encoder": encoder, "k1": k1, "b": b, "inputs": inputs}) as aside:
+    with new_folder(Path(out), _KIND, {"encoder": encoder, "k1": k1, "b": b, "inputs": inputs}) as aside:
         note("reading products")
         _write_lines(aside / "products", read_lines(products, CatalogueProduct))
-        shop = StoredRecords(aside / "products", CatalogueProduct)
+        shop = _StoredRecords(aside / "products", CatalogueProduct)
         counts["products"] = len(shop)
         note(f"{len(shop):,} products: words, vectors ({encoder})")
         _write_searches(shop, aside / "products", bm25, model)
         bm25.fit(words(product.title) for product in shop.in_order()).save(aside / "products", "titles")
         note("reading passages")
         _write_lines(aside / "passages", read_lines(passages, Passage) if passages else ())
-        documents = StoredRecords(aside / "passages", Passage)
+        documents = _StoredRecords(aside / "passages", Passage)
         counts["passages"] = len(documents)
         note(f"{len(documents):,} passages: words, vectors ({encoder})")
         _write_searches(documents, aside / "passages", bm25, model)
@@ -292,7 +303,7 @@ def _write_lines(folder: Path, lines: Iterable[tuple[bytes, D]]) -> None:
     StoredIds.save(folder, ids)
 
 
-def _write_searches(records: StoredRecords[D], folder: Path, bm25: BM25, model: Encoder) -> None:
+def _write_searches(records: _StoredRecords[D], folder: Path, bm25: BM25, model: Encoder) -> None:
     """Write the words and the vectors of a collection."""
     bm25.fit(map(words, records.texts())).save(folder, "words")
     batches = by_batch(model, records.texts())

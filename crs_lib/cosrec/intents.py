@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from crs_lib.core import prompts
+from crs_lib.core import paths, prompts
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Registry
 from crs_lib.core.tables import write_jsonl
@@ -31,7 +31,7 @@ from crs_lib.cosrec.labels import (
     grouped_folds,
     majority_labels,
 )
-from crs_lib.cosrec.records import INTENTS, Partition
+from crs_lib.cosrec.records import INTENTS, Partition, balance
 from crs_lib.retrieval import encoders
 
 ROUTER = "annotators"
@@ -344,12 +344,16 @@ def _scored(curated: Partition, frame: pd.DataFrame, guess: Labels, seed: int) -
     return f1_table(frame["conversation"], truth, guess, seed)
 
 
-def predict_files(train: Path, test: Path, out: Path, model: str = "", seed: int = 0) -> pd.DataFrame | None:
+def predict_files(
+    train: Path | str, test: Path | str, out: Path | str, model: str = "", seed: int = 0
+) -> tuple[pd.DataFrame | None, str]:
     """Train on one partition's folder, predict another's, and write one line a user turn to ``out``. A line
-    holds conversation, turn, the predicted intents and the score of each intent. Returns the F1 table where
-    the tested partition has intents, else None. Raises InputError where the training partition has no
-    annotations.
+    holds conversation, turn, the predicted intents and the score of each intent. Returns the F1 table (None
+    where the tested partition has no intents) and the line that tells what was passed over. Raises InputError
+    where the training partition has no annotations.
     """
+    train = Path(train)
+    test = Path(test)
     crowd = corpus.load(train.parent, train.name)
     tested = corpus.load(test.parent, test.name)
     if not crowd.annotations:
@@ -362,10 +366,13 @@ def predict_files(train: Path, test: Path, out: Path, model: str = "", seed: int
     frame = turns(tested)
     fitted = learned(crowd, name)
     guess = fitted.predict(frame)
-    write_jsonl(out, _prediction_lines(frame, guess, fitted.scores(frame)))
+    write_jsonl(Path(out), _prediction_lines(frame, guess, fitted.scores(frame)))
+    labels = majority_labels(crowd)
+    unseen = {"without record, learned as turns without an intent": int((~labels["recorded"]).sum())}
+    told = balance("turns", len(labels) + len(frame), unseen, paths.shown(Path(out)))
     if not tested.intents:
-        return None
-    return _scored(tested, frame, guess, seed).assign(model=name)
+        return None, told
+    return _scored(tested, frame, guess, seed).assign(model=name), told
 
 
 def _prediction_lines(frame: pd.DataFrame, guess: Labels, scores: Floats) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError, RunError
@@ -83,6 +83,14 @@ class CatalogueProduct(NamedTuple):
         return "\n".join(_SPACES.sub(" ", line) for line in lines)
 
 
+def _text(row: Any, key: str) -> str:
+    """A text of a line; ValueError where there is none."""
+    value = row.get(key) if isinstance(row, dict) else None
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{key!r} is {value!r}; expected a text")
+    return value
+
+
 class Passage(NamedTuple):
     """A passage of the document collection (``docid, title, segment``)."""
 
@@ -94,10 +102,14 @@ class Passage(NamedTuple):
     def read(cls, line: bytes) -> Self:
         """The passage of a line: JSON (MS MARCO v2.1's) or ``id<TAB>text`` (v1's); errors as a product's."""
         if not line.startswith(b"{"):
-            name, text = line.decode().split("\t", 1)
+            name, tab, text = line.decode().partition("\t")
+            if not tab:
+                raise ValueError(
+                    "neither JSON with docid and segment, nor an id and a text with a tab between"
+                )
             return cls(name, "", text)
         row = safety.loads(line, "the line")
-        return cls(str(row["docid"]), str(row.get("title") or ""), str(row["segment"]))
+        return cls(_text(row, "docid"), str(row.get("title") or ""), _text(row, "segment"))
 
     def search_text(self) -> str:
         """The text that the passage is found by."""
@@ -112,7 +124,13 @@ class Passage(NamedTuple):
 
 
 def file_of(folder: Path, name: str) -> Path:
-    """``products.jsonl`` of a folder, the same with ``.gz`` or ``.zst``, or a folder ``products/``."""
+    """``products.jsonl`` of a folder, the same with ``.gz`` or ``.zst``, or a folder ``products/``. Where a
+    file is named in place of the folder it holds the products, and what else there is lies beside it.
+    """
+    if folder.is_file():
+        if name == "products":
+            return folder
+        folder = folder.parent
     usual = folder / f"{name}.jsonl"
     for path in (usual, folder / f"{name}.jsonl.gz", folder / f"{name}.jsonl.zst", folder / name):
         if path.exists():
@@ -154,5 +172,7 @@ def _read(lines: Iterable[bytes], kind: type[D], name: str) -> Iterator[tuple[by
                 yield body, kind.read(body)
     except OSError as error:
         raise InputError(f"{name} breaks off after line {number}: {error}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{name}, line {number}: {type(error).__name__} {error}") from error
+    except KeyError as error:
+        raise InputError(f"{name}, line {number}: {error} is missing") from error
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{name}, line {number}: {error}") from error

@@ -254,8 +254,9 @@ def runs_of(run: str) -> dict[str, Run]:
     return read_runs(folder).runs if folder.is_dir() else {}
 
 
-def read_runs(folder: Path) -> RunFolder:
+def read_runs(folder: Path | str) -> RunFolder:
     """The runs of a folder by system, and the files that are none; InputError where there is no run."""
+    folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"no folder {paths.shown(folder)}; each system is one TREC run file (*.run) there")
     files = read_folder(folder)

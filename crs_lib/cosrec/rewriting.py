@@ -96,7 +96,7 @@ def queries(partition: Partition, rewriters: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["conversation", "turn", "rewriter", "query", "words"])
 
 
-def heuristic_rewrites(partition: Partition) -> dict[str, dict[str, str]]:
+def _heuristic_rewrites(partition: Partition) -> dict[str, dict[str, str]]:
     """Rewrites by heuristic and intent id, for every curated intent."""
     rewrites: dict[str, dict[str, str]] = {name: {} for name in HEURISTICS}
     for intent in partition.all_intents():
@@ -110,24 +110,28 @@ _PAIR = ["conversation", "text", "canonical", "variants"]  # a candidate beside 
 
 
 def score_rewrites(
-    partition: Partition, rewrites: Mapping[str, Mapping[str, str]], **draws: Any
+    partition: Partition, rewrites: Mapping[str, Mapping[str, str]] | None = None, **draws: Any
 ) -> pd.DataFrame:
-    """ROUGE-1/2/L, chrF and BLEU in [0, 1] of rewrites by system; one row a system and kind of reference.
+    """ROUGE-1/2/L, chrF and BLEU in [0, 1] of rewrites by system (by default the heuristics) and intent id,
+    and of ``one annotator``; one row a system and kind of reference.
     ``canonical``: against the longest variant; ``any variant``: against the closest of all. An intent without
     a rewrite counts as an empty one. ``low`` and ``high`` are the 95 % interval of ROUGE-L over
     conversations.
     """
     rows: list[dict[str, Any]] = []
+    if rewrites is None:
+        rewrites = _heuristic_rewrites(partition)
     for name, texts in rewrites.items():
         pairs = []
         for intent in partition.all_intents():
             text = texts.get(intent.id, "")
             pairs.append((intent.conversation, text, intent.canonical, intent.variants))
         rows += _scored(name, pd.DataFrame(pairs, columns=_PAIR), **draws)
+    rows += _human_rewrites(partition, **draws)
     return pd.DataFrame(rows)
 
 
-def human_rewrites(partition: Partition, **draws: Any) -> pd.DataFrame:
+def _human_rewrites(partition: Partition, **draws: Any) -> list[dict[str, Any]]:
     """The level that people reach: every variant that is not the canonical one, held against the others.
     Against the canonical variant, and against all variants but itself; intents with one variant only, and
     exact copies of the canonical one, are left out. Columns as those of :func:`score_rewrites`.
@@ -139,7 +143,7 @@ def human_rewrites(partition: Partition, **draws: Any) -> pd.DataFrame:
             if len(variants) > 1 and variant != intent.canonical:
                 others = variants[:position] + variants[position + 1 :]
                 pairs.append((intent.conversation, variant, intent.canonical, others))
-    return pd.DataFrame(_scored("one annotator", pd.DataFrame(pairs, columns=_PAIR), **draws))
+    return _scored("one annotator", pd.DataFrame(pairs, columns=_PAIR), **draws)
 
 
 def _scored(name: str, pairs: pd.DataFrame, **draws: Any) -> list[dict[str, Any]]:

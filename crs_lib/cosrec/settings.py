@@ -5,13 +5,13 @@ The text below a field is its line of help.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import AfterValidator, ConfigDict
 
 from crs_lib.core import prompts as texts
 from crs_lib.core.errors import InputError, did_you_mean
-from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
+from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings, fields_of
 from crs_lib.cosrec import drafts
 from crs_lib.cosrec.intents import MODELS, ROUTER, VECTORS
 from crs_lib.cosrec.records import MAPPINGS
@@ -130,7 +130,7 @@ class ScoreSettings(CorpusSettings):
 # The published design; its dense retriever was TCT-ColBERT, and the temperature is Ollama's own.
 DESIGN: Mapping[str, Any] = {
     "seed": 20250218,
-    "writer": "ollama:llama3.1:8b",
+    "writer": "ollama:llama3.1",
     "query_words": 7,
     "query_tokens": 100,
     "answer_tokens": 1000,
@@ -161,7 +161,7 @@ class GenerateSettings(CorpusSettings):
     """The settings of a generation; :data:`DESIGN` holds those of the published design."""
 
     source: str = "sample"
-    """sample, or a folder with products and passages"""
+    """sample, a folder with products and passages, or a file of products"""
     index: str = ""
     """folder made by cosrec index; empty: the source's own files"""
     writer: str = TEMPLATE
@@ -235,6 +235,23 @@ class GenerateSettings(CorpusSettings):
         self.reached()
         if self.prompts:
             _check_prompts(Path(self.prompts))
+
+    @classmethod
+    def planned(cls, preset: str, **values: Any) -> Self:
+        """The settings of a notebook: under the preset ``design`` the published design's values stand in
+        place of those that are as their default is.
+        """
+        if preset not in ("", "design"):
+            raise InputError(f"preset is {preset!r}; give design, or leave it empty")
+        defaults = {setting.name: setting.default for setting in fields_of(cls)}
+        for name, value in values.items():
+            if isinstance(value, list):
+                values[name] = tuple(value)
+        if preset:
+            for name, value in DESIGN.items():
+                if values.get(name, defaults[name]) == defaults[name]:
+                    values[name] = value
+        return cls(**values)
 
     @property
     def asked_for_queries(self) -> str:

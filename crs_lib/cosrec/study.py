@@ -148,14 +148,12 @@ def _people(settings: ScoreSettings, stage: runs.Stage) -> dict[str, pd.DataFram
         raise RunError("the corpus lacks intent annotations; these tables need crowd and curated intents")
     rated = {name: partition for name, partition in partitions.items() if partition.ratings}
     draws: dict[str, Any] = {"resamples": settings.resamples, "seed": settings.seed}
-    rewrites = rewriting.score_rewrites(curated, rewriting.heuristic_rewrites(curated), **draws)
-    people = rewriting.human_rewrites(curated, **draws)
     return {
         "intents": intents.compare(crowd, curated, seed=settings.seed, vectors=settings.vectors),
         "ceiling": labels.human_ceiling(crowd, seed=settings.seed),
         "intent_agreement": labels.intent_agreement(crowd, **draws),
         "quality_agreement": labels.quality_agreement(rated, **draws),
-        "rewriting": pd.concat([rewrites, people], ignore_index=True),
+        "rewriting": rewriting.score_rewrites(curated, **draws),
         "signals": audit.signal_correlations(audit.signal_table(rated), **draws),
         "noise": audit.noise_ceiling(rated, **draws),
     }

@@ -79,13 +79,13 @@ def top_k(scores: NDArray[np.float32], k: int, *, above: float = 0.0) -> Top:
 
 
 @safety.reader("a run")
-def read_run(path: Path) -> Run:
+def read_run(path: Path | str) -> Run:
     """The rankings of a run by topic (``topic Q0 doc rank score tag``), in the order of the file's topics;
     also ``.gz``. As in trec_eval the rank column is not believed (:func:`ranked`), so the order of the lines
     does not matter. Raises InputError naming the line for a wrong form, a score that is no finite number, or
     a document that stands twice under a topic.
     """
-    scores = _by_topic(path, _RUN, "score", float)
+    scores = _by_topic(Path(path), _RUN, "score", float)
     return {topic: ranked(of_topic) for topic, of_topic in scores.items()}
 
 
@@ -127,11 +127,11 @@ def _begins_like_a_run(path: Path) -> bool:
 
 
 @safety.reader("judgments")
-def read_qrels(path: Path) -> Qrels:
+def read_qrels(path: Path | str) -> Qrels:
     """Grades by topic and document, also ``.gz``. Raises InputError naming the line for a wrong form or a
     double pair.
     """
-    return _by_topic(path, "topic 0 document grade", "grade", int)
+    return _by_topic(Path(path), "topic 0 document grade", "grade", int)
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:

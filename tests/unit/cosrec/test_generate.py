@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from crs_lib import runs
 from crs_lib.__main__ import main
 from crs_lib.core import paths, prompts
 from crs_lib.core.errors import RunError
@@ -16,6 +17,7 @@ from crs_lib.cosrec.items import CatalogueProduct, Passage, Review
 from crs_lib.cosrec.settings import DESIGN, PROMPTS, GenerateSettings
 from crs_lib.llm.base import tokens_at_most
 from tests.helpers import refused
+from tests.helpers.cosrec_data import part_of_sample
 
 GOOD = (
     "U: I need a tent for two.\nS: What matters to you?\nU: Low weight.\nS: The Larkhill Feather 2-Person Tent is light."
@@ -287,7 +289,7 @@ def test_the_preset_prints_every_value_of_the_design(capsys):
     values = dict(line.split(": ", 1) for line in lines)
     assert set(values) == set(DESIGN)
     assert values["reviews"] == "2"
-    assert values["writer"] == "ollama:llama3.1:8b"
+    assert values["writer"] == "ollama:llama3.1"
     assert (values["seed"], values["query_words"]) == ("20250218", "7")
 
 
@@ -313,3 +315,84 @@ def test_without_a_tokenizer_no_tokens_are_counted():
     bound, models = writer(obedient)
     assert bound.record(1)["query"] == "light tent"
     assert {request.tokens for request in models.requests} == {0}
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    """A folder with a file of products and one of passages, and no corpus."""
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
+    part_of_sample(tmp_path / "part", products=80, passages=60)
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (tmp_path / "part" / "products.jsonl").rename(folder / "ar-filtered.jsonl")
+    (tmp_path / "part" / "passages.jsonl").rename(folder / "passages.jsonl")
+    return folder
+
+
+def test_the_options_of_the_published_script_are_options(shop, capsys):
+    (shop / "query.txt").write_text("A query for {product_text}, at most $5")
+    line = f"""--run s --random_seed 7 --bm25_k1 1.1 --bm25_b=0.7 --catalogue_filename {shop}/ar-filtered.jsonl
+    --catalogue_size 12312760 --num_random_products 2 --num_products 5 --num_reviews 2 --num_documents 4
+    --query_max_words 6 --query_tokenizer meta-llama/Llama-3.1-8B --conv_tokenizer meta-llama/Llama-3.1-8B
+    --query_prompt_filename {shop}/query.txt --create_output_file False --output_filename {shop}/out.jsonl"""
+    assert main(["cosrec", "generate", *line.split()]) == 0
+    records = [json.loads(text) for text in (shop / "out.jsonl").read_text().splitlines()]
+    assert [(len(record["products"]), len(record["passages"])) for record in records] == [(5, 4)] * 2
+    parameters = runs.read_manifest("cosrec", "s")["stages"]["generate"]["parameters"]
+    assert [parameters[name] for name in ("seed", "k1", "b", "reviews", "query_words")] == [7, 1.1, 0.7, 2, 6]
+    own = paths.run_folder("cosrec", "s") / "prompts" / "product_query.txt"
+    assert own.read_text() == "A query for ${product}, at most $$5"
+    told = capsys.readouterr().out
+    assert "products that are there, which are counted" in told
+    assert "nothing is appended" in told
+    assert "give its tokenizer.json" in told
+    assert told.splitlines()[-1].startswith("products and passages read: 18; left out: none; list: ")
+
+
+def test_a_model_without_a_backend_is_ollamas(capsys):
+    names = ["--conv_model", "llama3.1", "--query_model", "ollama:llama3.2:1b", "--estimate"]
+    assert main(["cosrec", "generate", *names]) == 0
+    told = capsys.readouterr().out
+    assert "ollama:llama3.1" in told
+    assert "ollama:llama3.2:1b" in told
+
+
+def test_folders_of_indexes_are_searched_or_refused(shop, capsys):
+    files = ["--products", str(shop / "ar-filtered.jsonl"), "--passages", str(shop / "passages.jsonl")]
+    assert main(["cosrec", "index", *files, "--out", str(shop / "index")]) == 0
+    assert (
+        capsys.readouterr().out.splitlines()[-1].startswith("products and passages read: 140; left out: none")
+    )
+    named = []
+    for option in ("catalogue_sparse", "catalogue_dense", "documents_sparse"):
+        named += [f"--{option}_index_folder", str(shop / "index")]
+    assert main(["cosrec", "generate", "--run", "i", "--conversations", "1", *named]) == 0
+    parameters = runs.read_manifest("cosrec", "i")["stages"]["generate"]["parameters"]
+    assert parameters["product_retrievers"] == ["bm25", "dense:hashing"]
+    (shop / "faiss").mkdir()
+    assert main(["cosrec", "generate", "--catalogue_dense_index_folder", str(shop / "faiss")]) == 2
+    assert "an index of FAISS is not read" in capsys.readouterr().err
+
+
+def test_a_notebook_takes_the_design_in_place_of_defaults():
+    config = GenerateSettings.planned("design", run="d", products=10, reviews=2, product_retrievers=["bm25"])
+    assert config.seed == DESIGN["seed"]
+    assert config.writer == "ollama:llama3.1"
+    assert config.reviews == 2
+    assert config.product_retrievers == ("bm25",)
+    assert GenerateSettings.planned("", run="d") == GenerateSettings(run="d")
+    refused("preset is 'thesis'; give design", GenerateSettings.planned, "thesis")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"title": "a", "segment": "b"}', "line 2: 'docid' is None; expected a text"),
+        ('{"docid": 7, "segment": "b"}', "line 2: 'docid' is 7; expected a text"),
+        ("no tab here", "line 2: neither JSON with docid and segment, nor an id, a tab and a text"),
+    ],
+)
+def test_a_passage_without_id_is_located(shop, line, message):
+    first = (shop / "passages.jsonl").read_text().splitlines()[0]
+    (shop / "passages.jsonl").write_text(f"{first}\n{line}\n")
+    refused(f"passages.jsonl, {message}", Stock, shop / "ar-filtered.jsonl")

@@ -102,6 +102,6 @@ def test_rewrites_are_scored_against_the_canonical_and_the_closest():
 
 
 def test_people_reach_each_other_so_far():
-    table = rewriting.human_rewrites(CURATED).set_index("reference")
+    table = rewriting.score_rewrites(CURATED, {}).set_index("reference")
     assert table["n"].tolist() == [2, 2]
     assert table.loc["canonical", "rouge1"] == pytest.approx((4 / 7 + 2 / 4) / 2)
