@@ -105,7 +105,7 @@ class Passage(NamedTuple):
             name, tab, text = line.decode().partition("\t")
             if not tab:
                 raise ValueError(
-                    "neither JSON with docid and segment, nor an id and a text with a tab between"
+                    "neither JSON with docid and segment, nor an id, a tab and a text"
                 )
             return cls(name, "", text)
         row = safety.loads(line, "the line")
