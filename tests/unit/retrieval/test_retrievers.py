@@ -1,10 +1,11 @@
-"""One contract for every retriever."""
+"""One contract for every retriever; BM25, fusion, best hits, run files, ids on disk, low-rank updates."""
 
 import json
 import math
 import random
 import subprocess
 import sys
+from collections import Counter
 from importlib.util import find_spec
 
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from benchmarks import low_rank
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.retrieval import lowrank, store
-from crs_lib.retrieval.bm25 import BM25, Lexical
+from crs_lib.retrieval.bm25 import BM25
 from crs_lib.retrieval.encoders import Dense
 from crs_lib.retrieval.fusion import FUSIONS, RETRIEVERS, Fused, build, fuse
 from crs_lib.retrieval.runs import Hit, ranked, read_qrels, read_run, top_k, without_ties, write_run
@@ -23,325 +24,422 @@ from crs_lib.retrieval.store import StoredIds
 from tests.helpers import refused
 
 TEXTS = {
-    "tent": "A light tent for two in the mountains", "stove": "Gas stove for camping, small and light",
-    "lamp": "Reading lamp with a warm light", "kettle": "Steel kettle for the camping stove",
-}  # fmt: skip
+    "tent": "A light tent for two in the mountains",
+    "stove": "Gas stove for camping, small and light",
+    "lamp": "Reading lamp with a warm light",
+    "kettle": "Steel kettle for the camping stove",
+}
 DOCUMENTS = [["red", "shoe"], ["blue", "shoe", "shoe", "lace"], ["red", "hat"], []]
-TOKENS = st.lists(st.sampled_from("abcdefgh"), max_size=12)
+LETTERS = st.sampled_from("abcdefgh")
+TOKENS = st.lists(LETTERS, max_size=12)
+LISTS = st.lists(TOKENS, min_size=1, max_size=12)
 ONE = [Hit("a", 9.0), Hit("b", 5.0), Hit("c", 1.0)]
 TWO = [Hit("b", 0.9), Hit("d", 0.5), Hit("a", 0.1)]
-RANKING = st.dictionaries(st.sampled_from("abcdefgh"), st.floats(-10, 10), max_size=8).map(ranked)
-SCORE = st.one_of(st.integers(-2, 4).map(float), st.floats(-5, 5, width=32), st.just(float("nan")))
-IDS, FINITE = st.text("ab#_1", min_size=1, max_size=4), st.floats(allow_nan=False, allow_infinity=False)
+RANKING = st.dictionaries(LETTERS, st.floats(-10, 10), max_size=8).map(ranked)
+SCORE = st.one_of(st.integers(-2, 4).map(float), st.floats(-5, 5, width=32), st.just(math.nan))
+IDS = st.text("ab#_1", min_size=1, max_size=4)
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+SEARCHING = [entry.name for entry in RETRIEVERS if not entry.facts.get("made")]
 
 
-def made(name, texts):
-    spec = f"{name}:hashing" if RETRIEVERS.get(name).facts.get("argument") else name
-    return build(spec, texts)
+def ids_of(hits):
+    return [hit.id for hit in hits]
 
 
-@pytest.mark.parametrize("name", [one.name for one in RETRIEVERS if not one.facts.get("made")])
-def test_every_retriever(name):
-    index = made(name, TEXTS)
+@pytest.fixture(params=SEARCHING)
+def spec(request):
+    """Each retriever that searches texts itself."""
+    if RETRIEVERS.get(request.param).facts.get("argument"):
+        return f"{request.param}:hashing"
+    return request.param
+
+
+def test_every_retriever(spec):
+    index = build(spec, TEXTS)
     hits = index.search("camping stove", 3)
-    assert {hit.id for hit in hits[:2]} == {"stove", "kettle"}
-    assert [h.score for h in hits] == sorted((h.score for h in hits), reverse=True)
+    assert set(ids_of(hits[:2])) == {"stove", "kettle"}
+    assert hits == ranked(hits)
     assert index.search("camping stove", 1) == hits[:1]
     assert len(index.search("camping stove", 99)) <= 4
-    assert made(name, {}).search("camping", 3) == []
 
 
-def test_rare_words_are_kept_ties_keep_their_order_and_lists_are_fused(monkeypatch):
-    monkeypatch.setattr("crs_lib.retrieval.bm25._MOST_WORDS", 1)
-    index = Lexical(TEXTS)
-    # "light" is in three documents, "kettle" in one
-    assert [hit.id for hit in index.search("light kettle", 4)] == ["kettle"]
+def test_every_retriever_of_no_texts(spec):
+    assert build(spec, {}).search("camping", 3) == []
+
+
+def test_the_rarest_words_of_a_long_query_count():
+    texts = {"a": " ".join(f"w{number}" for number in range(70)), "b": "w0 w1 w2", "c": "w0"}
+    hits = build("bm25", texts).search(texts["a"])  # 67 words stand in one document, of which 64 count
+    assert ids_of(hits) == ["a"]
+
+
+def test_equal_cosines_stand_in_the_order_of_the_documents():
     index = Dense("hashing", {"b": "same text", "a": "same text", "c": "same text"})
-    assert [hit.id for hit in index.search("same", 3)] == ["b", "a", "c"]
+    assert ids_of(index.search("same", 3)) == ["b", "a", "c"]
+
+
+def test_several_retrievers_are_fused():
     both = Fused([build("bm25", TEXTS), build("dense:hashing", TEXTS)], "rrf")
-    assert {hit.id for hit in both.search("camping stove", 2)} == {"stove", "kettle"}
-    with pytest.raises(InputError, match="holds blanks"):  # ids must fit a run file
-        build("bm25", {"two words": "x"})
+    assert set(ids_of(both.search("camping stove", 2))) == {"stove", "kettle"}
 
 
-def slow(documents, query, k1, b):
-    n, mean = len(documents), sum(map(len, documents)) / len(documents) or 1.0
-    out = []
+def test_an_id_with_blanks_fits_no_run_file():
+    refused("holds blanks", build, "bm25", {"two words": "x"})
+
+
+def by_loop(documents, query, k1, b):
+    """BM25 as its formula reads."""
+    lengths = [len(tokens) for tokens in documents]
+    mean = sum(lengths) / len(documents) or 1.0
+    frequency = Counter()
     for tokens in documents:
-        score = 0.0
+        frequency.update(set(tokens))
+    scores = np.zeros(len(documents))
+    for row, tokens in enumerate(documents):
         for term in query:
-            df, tf = sum(term in d for d in documents), tokens.count(term)
-            if tf:
-                idf = math.log(1 + (n - df + 0.5) / (df + 0.5))
-                score += idf * tf / (tf + k1 * (1 - b + b * len(tokens) / mean))
-        out.append(score)
-    return out
+            times = tokens.count(term)
+            if times:
+                idf = math.log(1 + (len(documents) - frequency[term] + 0.5) / (frequency[term] + 0.5))
+                normal = 1 - b + b * lengths[row] / mean
+                scores[row] += idf * times / (times + k1 * normal)
+    return scores
 
 
-def test_worked_example():
+def test_bm25_by_hand():
     # 4 documents, mean length 2; "shoe" is in 2 of them: idf = ln(1 + 2.5 / 2.5) = ln 2.
     # document 0: tf 1, length 2: 1 / (1 + 1.2 * 1)                  -> ln 2 / 2.2
     # document 1: tf 2, length 4: 2 / (2 + 1.2 * (0.25 + 0.75 * 2))  -> ln 2 * 2 / 4.1
     scores = BM25(k1=1.2, b=0.75).fit(DOCUMENTS).scores(["shoe"])
     np.testing.assert_allclose(scores, [math.log(2) / 2.2, math.log(2) * 2 / 4.1, 0, 0], rtol=1e-6)
     assert scores.dtype == np.float32
-    many = [["all", f"w{i % 50}", f"v{i}"] for i in range(200)]  # rare and common words add up
-    found = BM25().fit(many).scores(["all", "w3", "v53"])
-    np.testing.assert_allclose(found, slow(many, ["all", "w3", "v53"], 1.2, 0.75), rtol=1e-5)
 
 
-@given(st.lists(TOKENS, min_size=1, max_size=12), TOKENS, st.floats(0, 3), st.floats(0, 1))
-def test_equals_the_formula_written_as_a_loop(documents, query, k1, b):
-    found = BM25(k1, b).fit(documents).scores(query)
-    np.testing.assert_allclose(found, slow(documents, query, k1, b), rtol=2e-5, atol=1e-6)
+def test_rare_and_common_words_add_up():
+    documents = [["all", f"w{number % 50}", f"v{number}"] for number in range(200)]
+    query = ["all", "w3", "v53"]
+    scores = BM25().fit(documents).scores(query)
+    np.testing.assert_allclose(scores, by_loop(documents, query, 1.2, 0.75), rtol=1e-5)
 
 
-@given(st.lists(TOKENS, min_size=1, max_size=12), TOKENS)
-def test_order_of_query_tokens_changes_no_bit(documents, query):
+@given(LISTS, TOKENS, st.floats(0, 3), st.floats(0, 1))
+def test_bm25_equals_the_formula_written_as_a_loop(documents, query, k1, b):
+    scores = BM25(k1, b).fit(documents).scores(query)
+    np.testing.assert_allclose(scores, by_loop(documents, query, k1, b), rtol=2e-5, atol=1e-6)
+
+
+@given(LISTS, TOKENS)
+def test_the_order_of_query_tokens_changes_no_bit(documents, query):
     index = BM25().fit(documents)
     assert index.scores(query).tobytes() == index.scores(query[::-1]).tobytes()
 
 
 def test_room_for_columns_does_not_matter(monkeypatch):
+    query = ["shoe", "red", "hat", "red"]  # all words of so small a collection are common
     index = BM25().fit(DOCUMENTS)
-    first = index.scores(["shoe", "red", "hat", "red"])
-    assert index._columns  # all words of so small a collection are common
-    again = index.scores(["shoe", "red", "hat", "red"])
+    first = index.scores(query).tobytes()
+    assert index.scores(query).tobytes() == first
     monkeypatch.setattr("crs_lib.retrieval.bm25._COLUMN_BYTES", 0)
-    bare = BM25().fit(DOCUMENTS)
-    assert bare.scores(["shoe", "red", "hat", "red"]).tobytes() == first.tobytes() == again.tobytes()
-    assert not bare._columns
+    assert BM25().fit(DOCUMENTS).scores(query).tobytes() == first
 
 
-def test_search_leaves_out_what_does_not_match_and_breaks_ties_by_index():
+@pytest.mark.parametrize(
+    ("query", "k", "documents"),
+    [(["a"], 2, [1, 2]), (["a"], 9, [1, 2, 3]), (["nothing"], 9, []), ([], 9, [])],
+)
+def test_bm25_leaves_out_what_does_not_match(query, k, documents):
     index = BM25().fit([["x"], ["a", "b"], ["a", "c"], ["a", "d"]])
-    assert index.search(["a"], 2).indices.tolist() == [1, 2]
-    assert index.search(["a"], 9).indices.tolist() == [1, 2, 3]
-    assert index.search(["nothing"], 9).indices.tolist() == []
-    assert index.search([], 9).indices.tolist() == []
-    assert len(BM25().fit([]).scores(["a"])) == 0
+    assert index.search(query, k).indices.tolist() == documents
+
+
+def test_bm25_of_nothing():
+    assert BM25().fit([]).scores(["a"]).tolist() == []
     assert BM25().fit([[], []]).scores(["a"]).tolist() == [0.0, 0.0]
-    for k1, b in ((-1, 0.5), (1, 1.5), (float("nan"), 0.5)):
-        refused("expected", BM25, k1, b)
 
 
-def test_an_index_is_saved_and_loaded_and_another_folder_kept(tmp_path):
-    index, place = BM25(0.9, 0.4).fit(DOCUMENTS * 50), tmp_path / "index"
-    for kind in ("kind-1", "kind-2"):  # an index of an earlier number may be replaced
-        with store.new_folder(place, kind, {"n": 1}) as aside:
+@pytest.mark.parametrize(("k1", "b"), [(-1, 0.5), (1, 1.5), (math.nan, 0.5)])
+def test_bm25_refuses_what_is_out_of_range(k1, b):
+    refused("expected", BM25, k1, b)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """An index of words, and its folder, which an index of an earlier number stood in."""
+    index = BM25(0.9, 0.4).fit(DOCUMENTS * 50)
+    for kind in ("kind-1", "kind-2"):
+        with store.new_folder(tmp_path / "index", kind, {"n": 1}) as aside:
             index.save(aside, "words")
-    assert store.read_header(place, "kind-2") == {"kind": "kind-2", "n": 1}
-    again = BM25.load(place, "words", 200)
+    return index, tmp_path / "index"
+
+
+def test_an_index_is_saved_and_loaded(saved):
+    index, folder = saved
+    assert store.read_header(folder, "kind-2") == {"kind": "kind-2", "n": 1}
+    again = BM25.load(folder, "words", 200)
     assert isinstance(again.weights, np.memmap)
     assert again.vocabulary == index.vocabulary
     assert again.scores(["red", "lace"]).tobytes() == index.scores(["red", "lace"]).tobytes()
-    assert [p.name for p in tmp_path.iterdir()] == ["index"]
-    np.save(place / "words.weights.npy", np.zeros(1, dtype=np.float32))
-    refused("damaged", BM25.load, place, "words", 200, error=RunError)
-    (tmp_path / "thesis").mkdir()
-    (tmp_path / "thesis" / "text.tex").write_text("years of work")
-    with pytest.raises(InputError, match="no index"), store.new_folder(tmp_path / "thesis", "kind-2", {}):
+    assert [path.name for path in folder.parent.iterdir()] == ["index"]
+
+
+def test_a_damaged_index_is_named(saved):
+    folder = saved[1]
+    np.save(folder / "words.weights.npy", np.zeros(1, dtype=np.float32))
+    refused("damaged", BM25.load, folder, "words", 200, error=RunError)
+    refused("build it again", store.read_header, folder, "kind-1", error=RunError)
+
+
+def test_a_folder_that_is_no_index_is_kept(tmp_path):
+    (tmp_path / "text.tex").write_text("years of work")
+    with pytest.raises(InputError, match="no index"), store.new_folder(tmp_path, "kind-2", {}):
         pass
-    assert (tmp_path / "thesis" / "text.tex").read_text() == "years of work"
-    for folder in (place, tmp_path / "thesis"):
-        refused("build it again", store.read_header, folder, "kind-1", error=RunError)
+    assert (tmp_path / "text.tex").read_text() == "years of work"
+    refused("build it again", store.read_header, tmp_path, "kind-1", error=RunError)
 
 
-def test_each_fusion_by_hand():
+def test_what_a_killed_process_left_is_removed(tmp_path):
+    left = tmp_path / ".ix.part" / "new" / "x"
+    left.mkdir(parents=True)
+    with store.new_folder(tmp_path / "ix", "kind", {}):
+        assert not left.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["ix"]
+
+
+def test_a_folder_that_another_process_fills_is_not_touched(tmp_path):
+    with store.new_folder(tmp_path / "ix", "kind", {}) as aside:
+        with pytest.raises(RunError, match="another process"), store.new_folder(tmp_path / "ix", "kind", {}):
+            pass
+        assert aside.exists()
+
+
+def test_stratum_by_hand():
     # ranks (missing = 4): a (1, 3), b (2, 1), c (3, 4), d (4, 2)
     # sorted strata: b (1, 2), a (1, 3), d (2, 4), c (3, 4)
-    assert [hit.id for hit in fuse("stratum", [ONE, TWO])] == ["b", "a", "d", "c"]
-    # a (1, 2) and b (2, 1) are one stratum: the first list's first wins
+    assert ids_of(fuse("stratum", [ONE, TWO])) == ["b", "a", "d", "c"]
+
+
+def test_one_stratum_goes_to_the_first_list():
     crossed = [[Hit("b", 2), Hit("a", 1)], [Hit("a", 2), Hit("b", 1)]]
-    assert [hit.id for hit in fuse("stratum", crossed)] == ["b", "a"]
-    # reciprocal ranks: a 1/61 + 1/63, b 1/62 + 1/61
+    assert ids_of(fuse("stratum", crossed)) == ["b", "a"]
+
+
+def test_reciprocal_ranks_by_hand():
     rrf = dict(fuse("rrf", [ONE, TWO]))
-    assert (rrf["a"], rrf["b"]) == (pytest.approx(1 / 61 + 1 / 63), pytest.approx(1 / 62 + 1 / 61))
+    assert rrf["a"] == pytest.approx(1 / 61 + 1 / 63)
+    assert rrf["b"] == pytest.approx(1 / 62 + 1 / 61)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FUSIONS.names())
 @given(rankings=st.lists(RANKING, min_size=1, max_size=4), k=st.integers(1, 10))
-@pytest.mark.slow
 def test_every_fusion(name, rankings, k):
+    documents = set()
+    for ranking in rankings:
+        documents.update(ids_of(ranking))
     fused = fuse(name, rankings)
-    assert {hit.id for hit in fused} == {hit.id for ranking in rankings for hit in ranking}
-    scores = np.array([hit.score for hit in fused], np.float32)  # as trec_eval orders them
-    assert (np.diff(scores) <= 0).all()
+    assert set(ids_of(fused)) == documents
+    singles = np.array([hit.score for hit in fused], np.float32)  # as trec_eval orders them
+    assert (np.diff(singles) <= 0).all()
     assert fuse(name, rankings, k) == fused[:k]
-    # a document that every list has first stays first
     top = [[Hit("z", 99.0), *ranking] for ranking in rankings]
-    assert fuse(name, top)[0].id == "z"
+    assert fuse(name, top)[0].id == "z"  # what every list has first stays first
 
 
 @pytest.mark.parametrize("name", FUSIONS.names())
 def test_every_fusion_refuses_what_it_cannot_rank(name):
     refused("twice", fuse, name, [[Hit("a", 1), Hit("a", 0)]])
     refused("at least one", fuse, name, [])
+
+
+def test_an_unknown_fusion_is_refused():
     refused("did you mean 'stratum'", Fused, [], "strata")
 
 
 @pytest.mark.parametrize("names", [[], ["one"], ["b", "", "é€😀", "a" * 300, "B"]])
-def test_ids_are_a_sequence_and_found_by_name(tmp_path, names):
+def test_ids_are_a_sequence_and_looked_up_by_name(tmp_path, names):
     StoredIds.save(tmp_path, names)
     stored = StoredIds(tmp_path, len(names))
-    assert list(stored) == names == [stored[i] for i in range(len(names))]
-    assert [stored.row(name) for name in names] == list(range(len(names)))
-    assert stored.row("absent") is stored.row("a" * 301) is stored.row("zz") is None
+    assert list(stored) == names
+    for row, name in enumerate(names):
+        assert stored[row] == name
+        assert stored.row(name) == row
     with pytest.raises(IndexError):
         stored[len(names)]
+
+
+@pytest.mark.parametrize("name", ["absent", "a" * 301, "zz"])
+def test_an_id_that_is_not_stored_has_no_row(tmp_path, name):
+    StoredIds.save(tmp_path, ["b", "a" * 300])
+    assert StoredIds(tmp_path, 2).row(name) is None
 
 
 def test_missing_and_damaged_ids_are_named(tmp_path):
     refused("cannot be read .* build it again", StoredIds, tmp_path, 2, error=RunError)
     StoredIds.save(tmp_path, ["one", "two"])
     refused("ids do not fit; build it again", StoredIds, tmp_path, 3, error=RunError)
-    (tmp_path / "ids.npy").write_bytes((tmp_path / "ids.npy").read_bytes()[:-2])
-    refused("cannot be read .* build it again", StoredIds, tmp_path, 2, error=RunError)
-    StoredIds.save(tmp_path, ["one", "two"])
     np.save(tmp_path / "ids.order.npy", np.zeros(1, np.int64))
     refused("ids do not fit", StoredIds, tmp_path, 2, error=RunError)
+    (tmp_path / "ids.npy").write_bytes((tmp_path / "ids.npy").read_bytes()[:-2])
+    refused("cannot be read .* build it again", StoredIds, tmp_path, 2, error=RunError)
 
 
-@given(st.lists(SCORE, max_size=700), st.integers(1, 40))
 @pytest.mark.slow
+@given(st.lists(SCORE, max_size=700), st.integers(1, 40))
 def test_the_best_equal_a_full_sort(values, k):
     scores = np.array(values, dtype=np.float32)
-    expected = sorted((-s, i) for i, s in enumerate(scores.tolist()) if s > 0)[:k]
+    positive = [(-score, index) for index, score in enumerate(scores.tolist()) if score > 0]
     top = top_k(scores, k)
-    assert top.indices.tolist() == [i for _, i in expected]
-    assert top.scores.tolist() == [-s for s, _ in expected]
+    pairs = zip((-top.scores).tolist(), top.indices.tolist(), strict=True)
+    assert list(pairs) == sorted(positive)[:k]
 
 
-def test_ties_go_to_the_lower_index_and_the_floor_can_be_moved():
+def test_ties_go_to_the_lower_index():
     scores = np.zeros(10_000, dtype=np.float32)
     scores[[9_999, 5, 7_000, 128, 64]] = 1.0
     scores[3_333] = 2.0
     assert top_k(scores, 3).indices.tolist() == [3_333, 5, 64]
     assert top_k(np.ones(5_000, dtype=np.float32), 4).indices.tolist() == [0, 1, 2, 3]
+
+
+def test_the_floor_can_be_moved():
     scores = np.array([-1.0, -3.0, 0.0], dtype=np.float32)
     assert top_k(scores, 3, above=-np.inf).indices.tolist() == [2, 0, 1]
     assert top_k(scores, 3).indices.tolist() == []
-    assert len(top_k(np.zeros(0, dtype=np.float32), 3).indices) == 0
+    assert top_k(np.zeros(0, dtype=np.float32), 3).indices.tolist() == []
     refused("at least one", top_k, np.ones(3, dtype=np.float32), 0)
 
 
-@given(st.dictionaries(IDS, st.dictionaries(IDS, FINITE, min_size=1)))
 @pytest.mark.slow
+@given(st.dictionaries(IDS, st.dictionaries(IDS, FINITE, min_size=1)))
 def test_runs_come_back(tmp_path_factory, run):
     path = tmp_path_factory.mktemp("run") / "a.run"
     rankings = {topic: without_ties(ranked(scores)) for topic, scores in run.items()}
     assert write_run(path, rankings, "tag") == sum(map(len, run.values()))
-    assert read_run(path) == rankings
+    assert read_run(str(path)) == rankings
 
 
 @given(st.dictionaries(IDS, st.sampled_from([2.0, 1.0, 1.0000000001, 0.0, -1e30]), min_size=1))
 def test_what_is_written_has_the_order_of_trec_eval_and_no_ties(scores):
     hits = without_ties(ranked(scores))
     singles = np.array([hit.score for hit in hits], np.float32)
-    assert [hit.id for hit in hits] == [hit.id for hit in ranked(scores)]
+    assert ids_of(hits) == ids_of(ranked(scores))
     assert (np.diff(singles) < 0).all()
-    np.testing.assert_allclose(singles, [scores[hit.id] for hit in hits], rtol=1e-5, atol=1e-40)
+    before = [scores[name] for name in ids_of(hits)]
+    np.testing.assert_allclose(singles, before, rtol=1e-5, atol=1e-40)
 
 
-def test_order_of_lines_does_not_matter(tmp_path):
-    lines = [f"t#0 Q0 d{i} {i} {i % 3} x" for i in range(20)]
-    every = [Hit(f"d{i}", float(i % 3)) for i in range(20)]
-    every.sort(key=lambda hit: (hit.score, hit.id), reverse=True)
-    for seed in range(4):
-        random.Random(seed).shuffle(lines)
-        (tmp_path / "a.run").write_text("\n".join(lines) + "\n")
-        assert read_run(tmp_path / "a.run") == {"t#0": every}
+@pytest.mark.parametrize("seed", range(4))
+def test_the_order_of_lines_does_not_matter(tmp_path, seed):
+    lines = [f"t#0 Q0 d{number} {number} {number % 3} x" for number in range(20)]
+    random.Random(seed).shuffle(lines)
+    (tmp_path / "a.run").write_text("\n".join(lines) + "\n")
+    hits = [Hit(f"d{number}", float(number % 3)) for number in range(20)]
+    hits.sort(key=lambda hit: (hit.score, hit.id), reverse=True)
+    assert read_run(tmp_path / "a.run") == {"t#0": hits}
 
 
-@pytest.mark.parametrize(("read", "text", "message"), [
-    (read_run, "t Q0 d 1 0.5", "line 1: 5 columns"), (read_run, "t Q0 d 1 nan x", "line 1: score 'nan'"),
-    (read_run, "t Q0 d 1 high x", "line 1: score 'high'"),
-    (read_run, "t Q0 d 1 2 x\n\nt Q0 d 2 1 x", "line 3: 'd' stands twice"),
-    (read_qrels, "t 0 d 1\nt 0 d 2\n", "line 2: 'd' stands twice"),
-    (read_qrels, "t 0 d high\n", "line 1: grade 'high'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("read", "text", "message"),
+    [
+        (read_run, "t Q0 d 1 0.5", "line 1: 5 columns"),
+        (read_run, "t Q0 d 1 nan x", "line 1: score 'nan'"),
+        (read_run, "t Q0 d 1 high x", "line 1: score 'high'"),
+        (read_run, "t Q0 d 1 2 x\n\nt Q0 d 2 1 x", "line 3: 'd' stands twice"),
+        (read_qrels, "t 0 d 1\nt 0 d 2\n", "line 2: 'd' stands twice"),
+        (read_qrels, "t 0 d high\n", "line 1: grade 'high'"),
+    ],
+)
 def test_bad_lines_are_named(tmp_path, read, text, message):
     (tmp_path / "a").write_text(text)
     refused(f"a, {message}", read, tmp_path / "a")
     refused("no file", read, tmp_path / "absent", error=RunError)
 
 
-def test_ids_with_blanks_are_not_written_and_judgments_are_read_by_topic(tmp_path):
+def test_ids_with_blanks_are_not_written(tmp_path):
     refused("blanks", write_run, tmp_path / "a.run", {"t": [Hit("a b", 1.0)]}, "tag")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_judgments_are_read_by_topic(tmp_path):
     (tmp_path / "q").write_text("\ufeff1_0_0\t0\tm#1_2\t2\n1_0_0 0 m#0_1 0\n\n1_0_0#0\t0\tB0\t1\n")
     assert read_qrels(tmp_path / "q") == {"1_0_0": {"m#1_2": 2, "m#0_1": 0}, "1_0_0#0": {"B0": 1}}
 
 
-def lowrank_made(seed, inputs=6, outputs=4, rank=2):
+SHAPES = {"a.weight": (6, 4), "b.weight": (4, 6)}
+
+
+def factors(seed):
+    """Random factors of rank 2 by the name of their weight."""
     rng = np.random.default_rng(seed)
-    shapes = {"a.weight": (inputs, outputs), "b.weight": (outputs, inputs)}
-    return {
-        name: (rng.normal(size=(m, rank)).astype(np.float32), rng.normal(size=(rank, n)).astype(np.float32))
-        for name, (m, n) in shapes.items()
-    }
+    pairs = {}
+    for name, (inputs, outputs) in SHAPES.items():
+        left = rng.normal(size=(inputs, 2)).astype(np.float32)
+        right = rng.normal(size=(2, outputs)).astype(np.float32)
+        pairs[name] = left, right
+    return pairs
 
 
-def test_factors_come_back_to_a_254th_of_their_largest_and_bytes_are_equal(tmp_path):
-    updates = {"one": lowrank_made(0), "two": lowrank_made(1)}
+@pytest.fixture
+def updates(tmp_path):
+    """A file of two updates."""
     record = {"updates": {"one": {"taught by": ["x"]}, "two": {"taught by": []}}, "licence": "none"}
-    for name in ("first.npz", "again.npz"):
-        low_rank.write(tmp_path / name, updates, record)
-    assert (tmp_path / "first.npz").read_bytes() == (tmp_path / "again.npz").read_bytes()
-    found = lowrank.read(tmp_path / "first.npz")
-    assert found.names == ["one", "two"]
-    assert found.record["licence"] == "none"
-    assert found.record["rank"] == 2
-    assert found.record["updates"]["one"]["taught by"] == ["x"]
-    assert found.record["updates"]["one"]["digest"] != found.record["updates"]["two"]["digest"]
-    for name, factors in updates.items():
-        for weight, (one, two) in found.factors(name).items():
-            first, second = factors[weight]
-            assert np.all(np.abs(one - first) <= np.abs(first).max(axis=0) / 253)
-            assert np.all(np.abs(two - second) <= np.abs(second).max(axis=1, keepdims=True) / 253)
-    refused(r"no update 'three'; expected one, two", found.factors, "three")
+    for name in ("updates.npz", "again.npz"):
+        low_rank.write(tmp_path / name, {"one": factors(0), "two": factors(1)}, record)
+    return tmp_path / "updates.npz"
 
 
-def test_no_file_is_none_and_a_damaged_one_is_named(tmp_path):
-    assert lowrank.read(tmp_path / "none.npz") is None
-    (tmp_path / "bad.npz").write_bytes(b"not a zip file")
-    refused(r"bad.npz cannot be read", lowrank.read, tmp_path / "bad.npz")
+def test_updates_of_equal_numbers_have_equal_bytes(updates):
+    assert updates.read_bytes() == updates.with_name("again.npz").read_bytes()
 
 
-def test_numbers_that_are_not_those_of_the_record_are_refused(tmp_path):
-    place = tmp_path / "one.npz"
-    low_rank.write(place, {"one": lowrank_made(0)}, {"updates": {"one": {}}})
-    with np.load(place) as stored:
+def test_the_record_of_updates_comes_back(updates):
+    file = lowrank.read(updates)
+    assert file.names == ["one", "two"]
+    assert file.record["licence"] == "none"
+    assert file.record["rank"] == 2
+    assert file.record["updates"]["one"]["taught by"] == ["x"]
+    assert file.record["updates"]["one"]["digest"] != file.record["updates"]["two"]["digest"]
+    refused(r"no update 'three'; expected one, two", file.factors, "three")
+
+
+@pytest.mark.parametrize(("name", "seed"), [("one", 0), ("two", 1)])
+def test_factors_come_back_to_a_254th_of_their_largest(updates, name, seed):
+    before = factors(seed)
+    for weight, (left, right) in lowrank.read(updates).factors(name).items():
+        first, second = before[weight]
+        assert np.all(np.abs(left - first) <= np.abs(first).max(axis=0) / 253)
+        assert np.all(np.abs(right - second) <= np.abs(second).max(axis=1, keepdims=True) / 253)
+
+
+def test_no_file_is_none_and_a_damaged_one_is_named(updates):
+    assert lowrank.read(updates.with_name("none.npz")) is None
+    whole = updates.read_bytes()
+    for content in (b"not a zip file", whole[: len(whole) // 2]):
+        bad = updates.with_name(f"bad{len(content)}.npz")
+        bad.write_bytes(content)
+        refused(r"bad\d+.npz cannot be read", lowrank.read, bad)
+
+
+@pytest.mark.parametrize(
+    ("array", "content", "message"),
+    [("one codes", np.zeros(40, np.int8), "another sha256"), ("record", np.array("{}"), "lacks updates")],
+)
+def test_numbers_that_are_not_those_of_the_record_are_refused(updates, array, content, message):
+    with np.load(updates) as stored:
         arrays = dict(stored)
-    np.savez_compressed(tmp_path / "zeros.npz", **{**arrays, "one codes": arrays["one codes"] * 0})
-    refused(r"zeros.npz .*another sha256", lowrank.read(tmp_path / "zeros.npz").factors, "one")
-    np.savez_compressed(tmp_path / "short.npz", **{**arrays, "record": np.array("{}")})
-    refused(r"short.npz .*lacks updates", lowrank.read, tmp_path / "short.npz")
-    whole = place.read_bytes()
-    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
-    refused(r"cut.npz cannot be read", lowrank.read, tmp_path / "cut.npz")
+    changed = updates.with_name("changed.npz")
+    np.savez_compressed(changed, **{**arrays, array: content})
+    with pytest.raises(InputError, match=rf"changed.npz .*{message}"):
+        lowrank.read(changed).factors("one")
 
 
-def test_an_update_is_added_to_the_weights_that_it_names_and_must_fit():
-    factors = lowrank_made(0)
+def test_an_update_is_added_to_the_weights_that_it_names():
+    left, right = factors(0)["a.weight"]
     weights = {"a.weight": np.ones((6, 4), np.float32), "c": np.ones(3, np.float32)}
-    out = lowrank.added(weights, {"a.weight": factors["a.weight"]})
-    one, two = factors["a.weight"]
-    assert np.allclose(out["a.weight"], 1 + one @ two)
-    assert out["c"] is weights["c"]
+    sums = lowrank.added(weights, {"a.weight": (left, right)})
+    assert np.allclose(sums["a.weight"], 1 + left @ right)
+    assert sums["c"] is weights["c"]
     assert weights["a.weight"].sum() == 24
-    refused(r"weight 'b\.weight'", lowrank.added, weights, factors)
-
-
-def test_what_a_killed_process_left_is_removed_and_what_another_one_fills_is_not(tmp_path):
-    left = tmp_path / ".ix.part" / "new" / "x"
-    left.mkdir(parents=True)
-    with store.new_folder(tmp_path / "ix", "kind", {}) as aside:
-        assert not left.exists()
-        with pytest.raises(RunError, match="another process"), store.new_folder(tmp_path / "ix", "kind", {}):
-            pass
-        assert aside.exists()
-    assert [path.name for path in tmp_path.iterdir()] == ["ix"]
+    refused(r"weight 'b\.weight'", lowrank.added, weights, factors(0))
 
 
 def test_runs_of_pyserini_are_a_retriever(tmp_path):
@@ -349,21 +447,21 @@ def test_runs_of_pyserini_are_a_retriever(tmp_path):
     (tmp_path / "queries.tsv").write_text("1\tcamping  stove\n2\tnothing\n")
     (tmp_path / "run.products.txt").write_text("1 Q0 stove 1 9.5 Anserini\n1 Q0 kettle 2 7 Anserini\n")
     (tmp_path / "passages.run").write_text("1 Q0 msmarco#7 1 3.5 Anserini\n")
-    found = build(f"pyserini:{tmp_path}", TEXTS)
-    assert [tuple(hit) for hit in found.search("camping stove")] == [("stove", 9.5), ("kettle", 7.0)]
-    assert found.search("camping stove", 1) == found.search("camping stove")[:1]
-    assert found.search("nothing") == []
-    refused("queries.tsv of .* lacks the query 'tent'", found.search, "tent")
+    stored = build(f"pyserini:{tmp_path}", TEXTS)
+    assert stored.search("camping stove") == [Hit("stove", 9.5), Hit("kettle", 7.0)]
+    assert stored.search("camping stove", 1) == [Hit("stove", 9.5)]
+    assert stored.search("nothing") == []
+    refused("queries.tsv of .* lacks the query 'tent'", stored.search, "tent")
     (tmp_path / "other.trec").write_text("1 Q0 lamp 1 2 x\n1 Q0 stove 2 1 x\n")
-    fused = build(f"pyserini:{tmp_path}", TEXTS).search("camping stove")
-    assert [hit.id for hit in fused] == ["stove", "lamp", "kettle"]
+    fused = build(f"pyserini:{tmp_path}", TEXTS)
+    assert ids_of(fused.search("camping stove")) == ["stove", "lamp", "kettle"]
 
 
 def test_without_a_collection_every_hit_of_pyserini_counts(tmp_path):
     (tmp_path / "topics.tsv").write_text("1\tcamping stove\n")  # as notebook 13 wrote it before 0.4
     (tmp_path / "passages.run").write_text("1 Q0 msmarco#7 1 3.5 Anserini\n")
     hits = build(f"pyserini:{tmp_path}", {}).search("camping stove")
-    assert [hit.id for hit in hits] == ["msmarco#7"]
+    assert ids_of(hits) == ["msmarco#7"]
 
 
 def test_what_is_no_folder_of_pyserini_is_refused(tmp_path):
@@ -383,5 +481,4 @@ def test_an_index_of_lucene_is_searched(tmp_path):
     program = [sys.executable, "-m", "pyserini.index.lucene", "--collection", "JsonCollection"]
     subprocess.run([*program, "--generator", "DefaultLuceneDocumentGenerator", *files], check=True)
     lucene = build(f"pyserini:{tmp_path / 'index'}", TEXTS, k1=1.2, b=0.75)
-    ours = build("bm25", TEXTS)
-    assert [hit.id for hit in lucene.search("stove")] == [hit.id for hit in ours.search("stove")]
+    assert ids_of(lucene.search("stove")) == ids_of(build("bm25", TEXTS).search("stove"))
