@@ -16,8 +16,7 @@ from crs_lib.core import prompts
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold, words
 from crs_lib.cosrec.catalogue_rules import is_english, language
-from crs_lib.cosrec.items import CatalogueProduct, Passage
-from crs_lib.cosrec.records import Utterance
+from crs_lib.cosrec.records import CatalogueProduct, Passage, Utterance
 from crs_lib.cosrec.rewriting import content_words
 
 CONTEXTS = (4096, 8192, 16384)

@@ -13,8 +13,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import address_seed, stream
 from crs_lib.core.text import shorten
 from crs_lib.cosrec import drafts, index
-from crs_lib.cosrec.items import CatalogueProduct
-from crs_lib.cosrec.records import balance
+from crs_lib.cosrec.records import CatalogueProduct, balance
 from crs_lib.cosrec.settings import NAME, TEMPLATE, GenerateSettings
 from crs_lib.llm import Message, Pool, Request, Retry
 from crs_lib.llm.base import tokens_at_most
@@ -333,10 +332,11 @@ def account(run: str) -> str:
     left_out = 0
     for record in read_generated(run):
         read += len(record["products"]) + len(record["passages"])
-        asked = list(record["prompts"].values())
+        sent = list(record["prompts"].values())
         for user in record["users"]:
-            asked += user["prompts"].values()
-        left_out += sum(len(facts.get("left_out", ())) for facts in asked)
+            sent += user["prompts"].values()
+        for facts in sent:
+            left_out += len(facts.get("left_out", ()))
     where = paths.shown(paths.run_folder(NAME, run) / "generated.jsonl")
     reasons = {"parts that did not fit a prompt": left_out}
     return balance("products and passages", read, reasons, f"{where} (left_out)")

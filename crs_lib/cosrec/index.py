@@ -17,7 +17,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.text import words
 from crs_lib.cosrec import corpus
 from crs_lib.cosrec.catalogue_tables import name_digest
-from crs_lib.cosrec.items import (
+from crs_lib.cosrec.records import (
     CatalogueProduct,
     D,
     Passage,

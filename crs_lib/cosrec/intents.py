@@ -6,7 +6,7 @@ words, the system's turn before, how many turns there were. A turn may carry sev
 Both models are a softmax over the three intents and none, learned from shares and not from labels: for each
 turn, how likely each intent and none are. They differ in the shares. ``views`` takes the annotators' votes as
 they are. The router ``annotators`` takes what the votes settle on, given the annotators' types
-(:mod:`crs_lib.cosrec.votes`), and also sees cues of the turn.
+(:func:`crs_lib.cosrec.labels.settle`), and also sees cues of the turn.
 """
 
 from pathlib import Path
@@ -20,16 +20,20 @@ from crs_lib.core import paths, prompts
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Registry
 from crs_lib.core.tables import write_jsonl
-from crs_lib.cosrec import corpus, votes
+from crs_lib.cosrec import corpus
 from crs_lib.cosrec.labels import (
     Floats,
     Labels,
+    agreed,
     counts,
     curated_labels,
     f1,
     f1_table,
     grouped_folds,
     majority_labels,
+    settle,
+    trust,
+    votes_of,
 )
 from crs_lib.cosrec.records import INTENTS, Partition, balance
 from crs_lib.retrieval import encoders
@@ -66,7 +70,7 @@ class Training(NamedTuple):
         """Every user turn of the crowd partition; a turn without record is a turn in which all saw none.
         InputError where no annotator names an intent in any turn.
         """
-        cast = {name: votes.of_conversation(crowd, name) for name in crowd.conversations}
+        cast = {name: votes_of(crowd, name) for name in crowd.conversations}
         if not any(part[:, :, :-1].any() for part in cast.values()):
             raise InputError(f"no annotator of {crowd.name!r} names an intent in any turn to learn from")
         most = max(part.shape[1] for part in cast.values())
@@ -74,8 +78,8 @@ class Training(NamedTuple):
         for part in cast.values():
             absent = most - part.shape[1]
             padded.append(np.pad(part, ((0, 0), (0, absent), (0, 0))))
-            trust = np.pad(votes.trust(part), (0, absent))
-            weights.append(np.tile(trust, (len(part), 1)))
+            trusted = np.pad(trust(part), (0, absent))
+            weights.append(np.tile(trusted, (len(part), 1)))
         labels = majority_labels(crowd)[list(INTENTS)].to_numpy(dtype=np.int64)
         return cls(turns(crowd), labels, np.concatenate(padded), np.concatenate(weights))
 
@@ -275,12 +279,12 @@ class _Annotators:
         """
         codes = pd.factorize(data.turns["conversation"])[0]
         opinion = self._softmax.out_of_fold(data.turns, data.weighted())
-        settled = votes.settle(data.votes, codes, opinion).shares
+        settled = settle(data.votes, codes, opinion).shares
         expected = self._softmax.out_of_fold(data.turns, settled)
-        truth = votes.agreed(settled, data.given())
+        truth = agreed(settled, data.given())
         scores = []
         for level in _LEVELS:
-            guess = votes.agreed(expected, expected[:, :-1], level)
+            guess = agreed(expected, expected[:, :-1], level)
             scores.append(f1(counts(truth, guess).sum(axis=1)))
         self._level = float(_LEVELS[np.argmax(scores)])
         self._softmax.fit(data.turns, settled)
@@ -293,7 +297,7 @@ class _Annotators:
     def predict(self, frame: pd.DataFrame) -> Labels:
         """1 for the intent of the largest share, unless none is, and for every intent above the level."""
         shares = self._softmax.shares(frame)
-        return votes.agreed(shares, shares[:, :-1], self._level)
+        return agreed(shares, shares[:, :-1], self._level)
 
 
 def _encoder_names(vectors: str) -> tuple[str, ...]:
@@ -369,10 +373,10 @@ def predict_files(
     write_jsonl(Path(out), _prediction_lines(frame, guess, fitted.scores(frame)))
     labels = majority_labels(crowd)
     unseen = {"without record, learned as turns without an intent": int((~labels["recorded"]).sum())}
-    told = balance("turns", len(labels) + len(frame), unseen, paths.shown(Path(out)))
+    account = balance("turns", len(labels) + len(frame), unseen, paths.shown(Path(out)))
     if not tested.intents:
-        return None, told
-    return _scored(tested, frame, guess, seed).assign(model=name), told
+        return None, account
+    return _scored(tested, frame, guess, seed).assign(model=name), account
 
 
 def _prediction_lines(frame: pd.DataFrame, guess: Labels, scores: Floats) -> list[dict[str, Any]]:

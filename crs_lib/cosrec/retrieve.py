@@ -50,18 +50,18 @@ def requests(
     request by which the release's products were pooled.
     """
     intents = {intent.id: intent for intent in partition.all_intents()}
-    found = []
+    asked_for = []
     for name in partition.topics():
         judged = topic(name)
-        said = partition.conversations[judged.conversation].said(judged.turn)
-        queries = stand_alone(rewriter, said, intents.get(judged.intent))
+        user_turns = partition.conversations[judged.conversation].said(judged.turn)
+        queries = stand_alone(rewriter, user_turns, intents.get(judged.intent))
         user = user_of(partition, judged, mapping) if mapping else None
         if user and personal:
             keywords = filter(None, user.keywords or ())
             ending = " ".join(["", *keywords])
             queries = [query + ending for query in queries]
-        found.append(Request(judged, user, queries))
-    return found
+        asked_for.append(Request(judged, user, queries))
+    return asked_for
 
 
 @dataclass(frozen=True)
@@ -140,10 +140,10 @@ def _modules(stock: Stock, spec: str, fusion: str) -> dict[str, Search]:
     module is left out where there are no texts to search and another program did not search before.
     """
     parts = spec.split("+")
-    made = all(RETRIEVERS.get(part).facts.get("made") for part in parts)
+    elsewhere = all(RETRIEVERS.get(part).facts.get("made") for part in parts)
     modules: dict[str, Search] = {}
     for kind, collection in _COLLECTIONS.items():
-        if made or stock.has(collection):
+        if elsewhere or stock.has(collection):
             retriever = stock.search(collection, parts, fusion)
             modules[kind] = lru_cache(maxsize=4096)(retriever.search)
     return modules
@@ -220,9 +220,9 @@ def _write_rankings(
 def account(run: str) -> str:
     """The last line of notebook 13: requests of all systems, those without a ranking and why, their list."""
     folder = paths.run_folder(NAME, run)
-    asked = finished(NAME, run, "retrieve", "13_cosrec_retrieve")["counts"]["requests"]
+    number = finished(NAME, run, "retrieve", "13_cosrec_retrieve")["counts"]["requests"]
     reasons = pd.read_csv(folder / _LEFT_OUT)["reason"].value_counts().to_dict()
-    return balance("requests", asked, reasons, paths.shown(folder / _LEFT_OUT))
+    return balance("requests", number, reasons, paths.shown(folder / _LEFT_OUT))
 
 
 def topic_table(settings: RetrieveSettings, curated: Partition) -> pd.DataFrame:

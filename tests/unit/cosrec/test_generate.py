@@ -13,7 +13,7 @@ from crs_lib.core.rng import stream
 from crs_lib.cosrec import corpus, drafts
 from crs_lib.cosrec.generate import Writer, generate, read_generated
 from crs_lib.cosrec.index import Stock
-from crs_lib.cosrec.items import CatalogueProduct, Passage, Review
+from crs_lib.cosrec.records import CatalogueProduct, Passage, Review
 from crs_lib.cosrec.settings import DESIGN, PROMPTS, GenerateSettings
 from crs_lib.llm.base import tokens_at_most
 from tests.helpers import refused

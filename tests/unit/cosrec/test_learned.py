@@ -8,7 +8,7 @@ import pytest
 
 from crs_lib.__main__ import main
 from crs_lib.core import paths
-from crs_lib.cosrec import corpus, intents, votes
+from crs_lib.cosrec import corpus, intents, labels
 from crs_lib.cosrec.labels import curated_labels, f1_table, human_ceiling
 from crs_lib.cosrec.records import INTENTS, Conversation, Partition
 from tests.helpers import refused
@@ -26,16 +26,16 @@ def truth_of(curated):
 def test_who_disagrees_counts_less():
     agree = [1.0, 0.0, 0.0, 0.0]
     alone = [0.0, 1.0, 0.0, 0.0]
-    weights = votes.trust(np.array([[agree, agree, agree, alone]] * 5))
+    weights = labels.trust(np.array([[agree, agree, agree, alone]] * 5))
     assert weights.sum() == pytest.approx(1)
     assert weights[3] < 0.01 < weights[0]
     assert weights[0] == pytest.approx(weights[1])
-    assert votes.trust(np.array([[agree]])).tolist() == [1.0]
+    assert labels.trust(np.array([[agree]])).tolist() == [1.0]
 
 
 def test_the_largest_share_and_what_is_above_a_level_are_agreed():
     def agreed(shares, given, level=0.5):
-        return votes.agreed(np.array([shares]), np.array([given]), level)[0].tolist()
+        return labels.agreed(np.array([shares]), np.array([given]), level)[0].tolist()
 
     search = [0.4, 0.3, 0.0, 0.3]
     assert agreed(search, search[:3]) == [1, 0, 0]
@@ -71,7 +71,7 @@ def undecided(codes):
 
 def test_types_of_annotators_are_told_apart():
     cast, codes, truth, literal = planted()
-    settled = votes.settle(cast, codes, undecided(codes))
+    settled = labels.settle(cast, codes, undecided(codes))
     assert settled.shares.sum(axis=1) == pytest.approx(1)
     assert settled.calls.sum(axis=2) == pytest.approx(1)
     assert ((settled.types[:, :, 1] > 0.5) == literal).mean() > 0.9
@@ -86,8 +86,8 @@ def test_types_of_annotators_are_told_apart():
 def test_an_absent_annotator_changes_nothing():
     cast, codes, _, _ = planted(20)
     more = np.concatenate([cast, np.zeros((len(cast), 2, 4))], axis=1)
-    alone = votes.settle(cast, codes, undecided(codes))
-    padded = votes.settle(more, codes, undecided(codes))
+    alone = labels.settle(cast, codes, undecided(codes))
+    padded = labels.settle(more, codes, undecided(codes))
     assert np.allclose(alone.shares, padded.shares)
     assert np.allclose(alone.calls, padded.calls)
 
@@ -98,7 +98,7 @@ def test_the_classifier_decides_between_annotators():
     cast[:, 1, 1] = 1
     opinion = np.tile([0.1, 0.7, 0.1, 0.1], (4, 1))
     opinion[3] = [0.7, 0.1, 0.1, 0.1]
-    settled = votes.settle(cast, np.array([0, 0, 1, 1]), opinion)
+    settled = labels.settle(cast, np.array([0, 0, 1, 1]), opinion)
     assert settled.shares[[1, 3]].argmax(axis=1).tolist() == [1, 0]
 
 
