@@ -21,7 +21,7 @@ import pandas as pd
 from Stemmer import Stemmer
 
 from crs_lib.metrics import evidence
-from crs_lib.realtalk import channels, compare, corpus, learning, query
+from crs_lib.realtalk import agent, compare, corpus, learning, search
 from crs_lib.realtalk import index as indexes
 from crs_lib.realtalk.config import STRANGERS, RealTalkConfig
 from crs_lib.realtalk.corpus import Chat, ChatMessage, ChatQuestion
@@ -109,7 +109,7 @@ def by_bm25(asked: Sequence[ChatQuestions], form: Form) -> Rankings:
     for chat, questions, _ in asked:
         end = start + len(chat.messages)
         for words in tokens([question.text for question in questions]):
-            lists.append(channels.ranking(index.scores(words)[start:end]).tolist())
+            lists.append(search.ranking(index.scores(words)[start:end]).tolist())
         start = end
     return lists
 
@@ -133,22 +133,22 @@ def by_vectors(config: RealTalkConfig, asked: Sequence[ChatQuestions]) -> dict[s
             documents = index.encode([form(message) for message in chat.messages]).sentences
             lists = rankings.setdefault(f"{index.main}, {name}", [])
             for scores in index.encode(queries).sentences @ documents.T:
-                lists.append(channels.ranking(scores).tolist())
+                lists.append(search.ranking(scores).tolist())
     return rankings
 
 
 def by_texts_alone(config: RealTalkConfig, asked: Sequence[ChatQuestions]) -> Rankings:
     """The pipeline, learnt and used where every chat is nothing but a bag of texts."""
     encoder = indexes.choose_encoder(config.encoder, config.ranker)
-    own = [] if config.ranker == "hand" else learning.train_chats(teachers=config.teachers)[0]
+    own = [] if config.ranker == "hand" else learning.train_chats()
     lists = []
     for chat, questions, _ in asked:
         teachers = learning.not_of(chat, own) if config.teachers == STRANGERS else own
         bare = texts_alone(chat)
         bare_teachers = [texts_alone(teacher) for teacher in teachers]
-        ranker = learning.for_chat(bare, bare_teachers, [], lambda chat: indexes.build(chat, encoder))
+        ranker = learning.for_chat(bare, bare_teachers, lambda chat: indexes.build(chat, encoder))
         index = indexes.build(replace(bare, questions=tuple(questions)), encoder)
-        for record in query.predict(index, ranker, config):
+        for record in agent.predict(index, ranker, config):
             lists.append([chat.position[name] for name in record["ranked"]])
     return lists
 

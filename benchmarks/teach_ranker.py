@@ -2,7 +2,7 @@
 
     PYTHONPATH=. python benchmarks/teach_ranker.py [FOLDER]
 
-FOLDER holds ``realtalk/`` and ``locomo/``; without it the registry of external files is asked (CRS_MIRROR).
+FOLDER holds ``realtalk/``; without it the registry of external files is asked (CRS_MIRROR).
 The file holds numbers only: weights and thresholds of features, and 24-bit hashes by which a chat that taught
 is known again. The same chats give the same bytes.
 """
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from crs_lib.realtalk import index, learning, ranker
+from crs_lib.realtalk import index, learning, search
 from crs_lib.realtalk.corpus import Chat
 
 SEEDS = learning.SEEDS[:2]
@@ -30,7 +30,7 @@ def teach(chats: Sequence[Chat], encoders: Sequence[str]) -> dict[str, Any]:
         by_encoder[encoder] = learning.fit(questions, SEEDS)
     names = ", ".join(chat.name for chat in chats)
     return {
-        "features": ranker.features_key(),
+        "features": search.features_key(),
         "origin": f"comes with the package; taught by {names}",
         "sketches": [chat.sketch for chat in chats],
         "rankers": by_encoder,
@@ -39,14 +39,14 @@ def teach(chats: Sequence[Chat], encoders: Sequence[str]) -> dict[str, Any]:
 
 def main(folder: str = "") -> None:
     """Write the file."""
-    chats, _ = learning.train_chats(Path(folder) if folder else None)
+    chats = learning.train_chats(Path(folder) if folder else None)
     if not chats:
         sys.exit("no train chats: set CRS_MIRROR, or python -m crs_lib data get realtalk")
-    ranker.need_trees()
+    search.need_trees()
     record = teach(chats, index.STUDIED)
     text = json.dumps(record, sort_keys=True)
-    ranker.SHIPPED.write_bytes(gzip.compress(text.encode(), mtime=0))
-    print(f"{ranker.SHIPPED.name}: {record['origin']}")
+    search.SHIPPED.write_bytes(gzip.compress(text.encode(), mtime=0))
+    print(f"{search.SHIPPED.name}: {record['origin']}")
 
 
 if __name__ == "__main__":

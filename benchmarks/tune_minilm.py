@@ -19,8 +19,8 @@ from torch import nn
 from torch.nn import functional
 
 from benchmarks import low_rank
-from crs_lib.realtalk import channels, corpus, index, learning
-from crs_lib.realtalk.config import FOREIGN
+from crs_lib import data as datasets
+from crs_lib.realtalk import corpus, index, search
 from crs_lib.retrieval import encoders
 
 SITES = (
@@ -134,9 +134,9 @@ def questions(chat):
     asked = [q for q in chat.questions if q.index in gold]
     plans = [built.plan(q.text) for q in asked]
     for q, made, scores in zip(
-        asked, plans, channels.scores(built, [q.text for q in asked], plans), strict=True
+        asked, plans, search.scores(built, [q.text for q in asked], plans), strict=True
     ):
-        order = channels.ranking(channels.fuse(built, made, scores)).tolist()
+        order = search.ranking(search.fuse(built, made, scores)).tolist()
         yield made.first_person, made.second_person, sorted(gold[q.index]), order
 
 
@@ -207,7 +207,7 @@ def main():
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    _, chats = learning.train_chats(teachers=FOREIGN)
+    chats = [c for c in corpus.read_folder(datasets.locate(corpus.LOCOMO)) if corpus.number(c.name) <= 7]
     updates, told = {}, {}
     for name in arguments.parts:
         taught = [c for c in chats if corpus.number(c.name) in PARTS[name]]

@@ -100,24 +100,20 @@ def check(case: Any, chats: Sequence[Chat], where: str = "case") -> list[str]:
         arc = Arc.model_validate(case)
     except ValidationError as error:
         return [_problem(where, details) for details in error.errors()]
-    by_name = {chat.name: chat for chat in chats}
-    if arc.chat not in by_name:
-        return [f"{where}: chat {arc.chat!r} is not among {', '.join(by_name)}"]
-    position = by_name[arc.chat].position
+    position_of = {chat.name: chat.position for chat in chats}
+    if arc.chat not in position_of:
+        return [f"{where}: chat {arc.chat!r} is not among {', '.join(position_of)}"]
+    position = position_of[arc.chat]
     problems: list[str] = []
     earlier: set[str] = set()
     starts = []
     for number, phase in enumerate(arc.phases, start=1):
         ids = set(phase.ids)
-        for name in phase.ids:
-            if name not in position:
-                problems.append(f"{where}, phase {number}: no message {name!r}")
-        for name in sorted(ids & earlier):
-            problems.append(f"{where}: {name!r} stands in two phases")
+        unknown = [name for name in phase.ids if name not in position]
+        problems += [f"{where}, phase {number}: no message {name!r}" for name in unknown]
+        problems += [f"{where}: {name!r} stands in two phases" for name in sorted(ids & earlier)]
         earlier |= ids
-        existing = ids & position.keys()
-        if existing:
-            starts.append(min(position[name] for name in existing))
+        starts += sorted(position[name] for name in ids & position.keys())[:1]
     if starts != sorted(starts):
         problems.append(f"{where}: phases are not in order of time")
     return problems
@@ -133,8 +129,7 @@ def write(path: Path, cases: Sequence[Arc]) -> None:
     """Write cases in the format that :func:`read` takes, and those of each chat as ``<chat>.arc.json``."""
     files = {path: list(cases)}
     for case in cases:
-        of_chat = path.with_name(f"{case.chat}.arc.json")
-        files.setdefault(of_chat, []).append(case)
+        files.setdefault(path.with_name(f"{case.chat}.arc.json"), []).append(case)
     for file, part in files.items():
         tables.write_json(file, {"format": FORMAT, "cases": [case.to_json() for case in part]})
 
@@ -148,9 +143,8 @@ def derive(chat: Chat, reading: str = corpus.VALID) -> list[Arc]:
             message = chat.messages[position]
             ids_of.setdefault(message.session, []).append(message.id)
         if len(ids_of) >= _LEAST_SESSIONS:
-            phases = []
-            for session, ids in sorted(ids_of.items()):
-                phases.append(GoldPhase(title=f"session {session}", ids=tuple(ids)))
+            sessions = sorted(ids_of.items())
+            phases = [GoldPhase(title=f"session {session}", ids=tuple(ids)) for session, ids in sessions]
             name = f"{chat.name}-{question.index}"
             cases.append(Arc(name=name, chat=chat.name, question=question.text, phases=tuple(phases)))
     return cases

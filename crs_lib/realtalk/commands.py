@@ -3,6 +3,7 @@
 import html
 import logging
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -41,10 +42,10 @@ class Predict(Command):
     page: Path | None = None
     """where a page of the chat goes (.html): questions, arcs, threads, segments, messages"""
     train: Path | None = None
-    """a folder with realtalk/ and locomo/ to learn from"""
+    """a folder with realtalk/ to learn from"""
 
     def execute(self, settings: dict[str, Any]) -> None:
-        from crs_lib.realtalk import corpus, index, parse, query, study
+        from crs_lib.realtalk import agent, corpus, index, learning, study
         from crs_lib.realtalk.config import RealTalkConfig
 
         logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
@@ -52,18 +53,18 @@ class Predict(Command):
         if not (self.out or self.ask or self.page):
             raise InputError("nothing to do: name --out FILE, --page FILE or --ask QUESTION")
         if self.train and not self.train.is_dir():
-            raise InputError(f"--train {str(self.train)!r} is no folder; it must hold realtalk/ and locomo/")
-        chat = parse.read_chat(self.chat)
+            raise InputError(f"--train {str(self.train)!r} is no folder; it must hold realtalk/")
+        chat = corpus.read_chat(self.chat)
         if self.ask:
             chat = replace(chat, questions=(corpus.ChatQuestion(0, self.ask, None, (), 0),))
         built = index.build(chat, index.choose_encoder(config.encoder, config.ranker))
-        ranker = query.choose_ranker(config.ranker, built, self.train, config.teachers)
+        ranker = learning.choose_ranker(config.ranker, built, self.train, config.teachers)
         log = None
         if self.out:
             log = self.out.with_name(f"{self.out.stem}.calls.sqlite")
             paths.apart([log, log.with_suffix(".jsonl")], [self.chat])
         model = study.language_model(config, log)
-        records = list(query.predict(built, ranker, config, model))
+        records = list(agent.predict(built, ranker, config, model))
         if self.page:
             _page(self.page, built, records)
         count = tables.write_jsonl(self.out, records) if self.out else len(records)
@@ -86,10 +87,7 @@ class Predict(Command):
 
 def _account(chat: Any) -> None:
     """Print, as the last line, what was read of a chat, left out and why, and where the list lies."""
-    kinds: dict[str, int] = {}
-    for quirk in chat.quirks:
-        if "left out" in quirk.detail:
-            kinds[quirk.kind] = kinds.get(quirk.kind, 0) + 1
+    kinds = Counter(quirk.kind for quirk in chat.quirks if "left out" in quirk.detail)
     reasons = ", ".join(f"{kind} {count}" for kind, count in kinds.items()) or "nothing"
     line = f"read: {len(chat.messages)} messages; left out: {reasons}; odd: {len(chat.quirks)}"
     if chat.quirks:
@@ -121,16 +119,16 @@ def _page(path: Path, built: Any, records: Sequence[dict[str, Any]]) -> None:
 
 def _answer(built: Any, record: dict[str, Any]) -> None:
     """Print the answer to a question, its messages with their days, and how sure it is."""
-    from crs_lib.realtalk import query
+    from crs_lib.realtalk import agent
 
-    sure = query.confidence(built, record)
+    sure = agent.confidence(built, record)
     words = prompts.lists(_WORDS)["answer"]
     answer = record["answer"]["text"]
-    if answer and sure >= query.SURE:
+    if answer and sure >= agent.SURE:
         print(words["found"].format(answer=answer))
     else:
         print(words["none"])
-    print(words["sure"].format(sure=100 * sure, least=100 * query.SURE))
+    print(words["sure"].format(sure=100 * sure, least=100 * agent.SURE))
     for name in record["selected"]:
         message = built.chat.messages[built.chat.position[name]]
         day = f"{message.time:%d %B %Y %H:%M}" if message.time else ""
@@ -166,10 +164,8 @@ def made_with(encoder: str, rankers: Sequence[str], encoder_setting: str, ranker
     missing["chats"] = learned and "hand" in rankers
     missing["lightgbm"] = learned and "linear" in rankers
     lines = [f"encoder: {encoder}; ranker: {', '.join(rankers)}"]
-    for name, text in prompts.lists(_WORDS)["hints"].items():
-        if missing[name]:
-            lines.append(text)
-    return lines
+    hints = prompts.lists(_WORDS)["hints"]
+    return lines + [text for name, text in hints.items() if missing[name]]
 
 
 class Evaluate(Command):

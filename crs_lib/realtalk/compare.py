@@ -3,18 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from crs_lib.core.rng import one_thread
 from crs_lib.metrics import evidence
-from crs_lib.realtalk import channels, corpus, experiments, scoring, study
+from crs_lib.realtalk import corpus, experiments, scoring, search, study
 from crs_lib.realtalk import index as indexes
 from crs_lib.realtalk.config import RealTalkConfig
 from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.index import ChatIndex
-from crs_lib.realtalk.plan import QueryPlan
 from crs_lib.realtalk.wording import content_words
 from crs_lib.retrieval.bm25 import BM25
 
@@ -24,7 +21,6 @@ STEPS_SHOWN = ("r@1", "r@5", "r@10", "r@20", "r@50", "mrr", "ndcg@10")
 _K1, _B = 1.2, 0.75
 _PLAIN: Mapping[str, float] = {"words": 1.0, "first": 1.0, "tokens": 0.7}
 _ALONE = (0.0, 0.0)  # no smoothing over neighbours
-StepScores = dict[str, NDArray[np.floating]]  # of all messages, by step
 
 
 class Predictions(NamedTuple):
@@ -44,31 +40,27 @@ def predictions(config: RealTalkConfig) -> Predictions:
     return Predictions(list(study.answered(config, chats, study.language_model(config))), chats)
 
 
-def _configs(config: RealTalkConfig, lever: str, values: Sequence[Any]) -> dict[Any, RealTalkConfig]:
-    """A config for each value of the lever; InputError for an unknown lever or value."""
-    return {value: config.changed(**{lever: value}) for value in values}
-
-
 def table(config: RealTalkConfig, lever: str, values: Sequence[Any]) -> pd.DataFrame:
     """One row a value of the lever: means over questions, where gold ids end, narrative recall. Nothing is
     written. Raises InputError for an unknown lever or value, before the first runs.
     """
     rows = []
-    for value, changed in _configs(config, lever, values).items():
-        rows.append({lever: value, **_measures(changed)})
+    for changed in [config.changed(**{lever: value}) for value in values]:
+        records, chats = predictions(changed)
+        rows.append({lever: getattr(changed, lever), **_measures(changed, records, chats)})
     return pd.DataFrame(rows)
 
 
-def _measures(config: RealTalkConfig) -> dict[str, Any]:
-    records, chats = predictions(config)
+def _measures(
+    config: RealTalkConfig, records: Sequence[scoring.Record], chats: Sequence[Chat]
+) -> dict[str, Any]:
     questions = scoring.questions(records, chats, config.reading)
     scoring.need_gold(questions, config.reading)
     questions = scoring.counted(questions, config.with_unanswerable)
     stories = scoring.narratives(records, chats, study.cases(config, chats))
     means = scoring.means(questions, SHOWN).iloc[0]
     row: dict[str, Any] = means.drop("questions").to_dict()
-    for bucket in LOST:
-        row[bucket] = int(questions[bucket].sum())
+    row |= questions[list(LOST)].sum().astype(int).to_dict()
     row["density"] = float(questions["density"].mean())
     row["arc recall"] = float(stories["global_recall"].mean())
     row["arc aligned"] = float(stories["coverage_aligned"].mean())
@@ -78,10 +70,10 @@ def _measures(config: RealTalkConfig) -> dict[str, Any]:
 def questions(config: RealTalkConfig, lever: str, values: Sequence[Any]) -> pd.DataFrame:
     """One row a question and value of the lever, with its scores: what paired differences are made of."""
     parts = []
-    for value, changed in _configs(config, lever, values).items():
+    for changed in [config.changed(**{lever: value}) for value in values]:
         every = scoring.questions(*predictions(changed), changed.reading)
         rows = scoring.counted(every, changed.with_unanswerable)
-        parts.append(scoring.with_question(rows).assign(**{lever: value}))
+        parts.append(scoring.with_question(rows).assign(**{lever: getattr(changed, lever)}))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -91,12 +83,12 @@ def ladder(rows: pd.DataFrame) -> pd.DataFrame:
     ``rows`` are those of :func:`ladder_rows`. The first two steps calibrate the harness: they are what public
     benchmarks report for the same task.
     """
-    table = []
-    if len(rows):
-        for step, part in rows.groupby("step", sort=False):
-            means = evidence.means(part.to_dict("records"), STEPS_SHOWN)
-            table.append({"step": step, "n": len(part), **means})
-    return pd.DataFrame(table, columns=["step", "n", *STEPS_SHOWN])
+    if rows.empty:
+        return pd.DataFrame(columns=["step", "n", *STEPS_SHOWN])
+    steps = rows.groupby("step", sort=False)
+    means = steps[list(STEPS_SHOWN)].mean()
+    means.insert(0, "n", steps.size())
+    return means.reset_index()
 
 
 def ladder_rows(chats: Sequence[Chat], encoder: str, reading: str = corpus.VALID) -> pd.DataFrame:
@@ -104,28 +96,28 @@ def ladder_rows(chats: Sequence[Chat], encoder: str, reading: str = corpus.VALID
     rows: list[dict[str, Any]] = []
     for chat in chats:
         gold = corpus.gold(chat, reading)
-        for question, by_step in _steps(indexes.build(chat, encoder)):
-            if question not in gold:
-                continue
-            for step, scores in by_step.items():
-                measures = evidence.rank_scores(channels.ranking(scores).tolist(), gold[question])
+        for question, step, scores in _steps(indexes.build(chat, encoder)):
+            if question in gold:
+                measures = evidence.rank_scores(search.ranking(scores).tolist(), gold[question])
                 rows.append({"step": step, "question": f"{chat.name} {question}", **measures})
     return pd.DataFrame(rows)
 
 
-def _steps(index: ChatIndex) -> Iterator[tuple[int, StepScores]]:
-    """Scores of all messages at each step, for every question by its index."""
+def _steps(index: ChatIndex) -> Iterator[tuple[int, str, search.Values]]:
+    """For every question, by its index, each step and the scores of all messages at it."""
     chat = index.chat
     texts = [question.text for question in chat.questions]
     plans = [index.plan(text) for text in texts]
     bm25 = BM25(_K1, _B).fit([content_words(message.text) for message in chat.messages])
+    full = search.default_weights(index.encoder)
+    place = {name: full[name] for name in ("other speaker", "stated day")}
     with one_thread():
         titled = index.encode([f"{message.speaker}: {message.text}" for message in chat.messages])
         vectors = index.encode(texts).sentences
-        scored = channels.scores(index, texts, plans)
+        scored = search.scores(index, texts, plans)
         for row, (question, plan, scores) in enumerate(zip(chat.questions, plans, scored, strict=True)):
-            plain = bm25.scores(content_words(question.text))
-            steps: StepScores = {"BM25, text and question as they stand": plain}
+            steps: dict[str, search.Values] = {}
+            steps["BM25, text and question as they stand"] = bm25.scores(content_words(question.text))
             as_text = titled.sentences @ vectors[row]
             steps[f"{index.main}, 'speaker: text', question as it stands"] = as_text
             steps["BM25 with captions, names left out"] = scores["words"]
@@ -133,16 +125,9 @@ def _steps(index: ChatIndex) -> Iterator[tuple[int, StepScores]]:
             for role, name in index.encoders.items():
                 name = f"{index.main} tuned" if role == "tuned" else name
                 steps[f"{name}, best token matches"] = scores[f"{role} tokens".strip()]
-            yield question.index, steps | _fusions(index, plan, scores)
-
-
-def _fusions(index: ChatIndex, plan: QueryPlan, scores: channels.Scores) -> StepScores:
-    """The steps that add channels up."""
-    full = channels.default_weights(index.encoder)
-    placed = {**_PLAIN, "other speaker": full["other speaker"], "stated day": full["stated day"]}
-    steps: StepScores = {}
-    steps["z-sum of the three"] = channels.fuse(index, plan, scores, _PLAIN, _ALONE)
-    steps["+ speaker and stated day"] = channels.fuse(index, plan, scores, placed, _ALONE)
-    steps["+ neighbours"] = channels.fuse(index, plan, scores, placed)
-    steps["hand fusion: + exchanges and message priors"] = channels.fuse(index, plan, scores, full)
-    return steps
+            steps["z-sum of the three"] = search.fuse(index, plan, scores, _PLAIN, _ALONE)
+            steps["+ speaker and stated day"] = search.fuse(index, plan, scores, {**_PLAIN, **place}, _ALONE)
+            steps["+ neighbours"] = search.fuse(index, plan, scores, {**_PLAIN, **place})
+            steps["hand fusion: + exchanges and message priors"] = search.fuse(index, plan, scores, full)
+            for step, values in steps.items():
+                yield question.index, step, values

@@ -7,16 +7,16 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict
 
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
-from crs_lib.realtalk import corpus, index, phases
+from crs_lib.realtalk import corpus, index
 
 STUDY = "realtalk"
 SAMPLE = "sample"
 SPLITS = (corpus.TRAIN, corpus.TEST, "all")
 # The defaults of the command that scores; the log of experiments names what differs from them.
 COMMAND: Mapping[str, Any] = {"encoder": "auto", "ranker": "auto", "data": "realtalk", "split": corpus.TRAIN}
-OWN, FOREIGN = "realtalk", "locomo"
+OWN = "realtalk"
 STRANGERS = "strangers"  # RealTalk's train chats of other people
-TEACHERS = (OWN, STRANGERS, f"{OWN}+{FOREIGN}", FOREIGN)
+TEACHERS = (OWN, STRANGERS)
 _ENCODERS = ("auto", *index.ENCODERS)
 TRADEOFF = re.compile(r"(?P<loss>.+) -(?P<most>[\d.]+) for (?P<gain>.+) \+(?P<least>[\d.]+)")
 PREVIEW_AND_IDS = "preview+ids"
@@ -62,9 +62,9 @@ class RealTalkConfig(Settings):
     """the largest evidence set of a fact"""
     narrative: Positive = 30
     """the largest evidence set of a narrative"""
-    phase_least: Positive = phases.LEAST
+    phase_least: Positive = 3
     """ids of a phase, at least"""
-    phase_most: Positive = phases.PHASE
+    phase_most: Positive = 15
     """ids of a phase, at most but for the margin"""
     margin: Distance = 4.0
     """steps below the best score within which a phase may hold more"""

@@ -7,17 +7,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from crs_lib.data.logs import Quirk, quirk_counts, quirks_table
 from crs_lib.metrics import evidence as measures
-from crs_lib.realtalk import corpus, plan
+from crs_lib.realtalk import corpus, wording
 from crs_lib.realtalk.corpus import Chat
-from crs_lib.realtalk.index import ChatIndex
-from crs_lib.realtalk.levels import GAP_SECONDS
-from crs_lib.realtalk.query import Record
-from crs_lib.realtalk.scoring import Predicted
-from crs_lib.realtalk.wording import learn_names
+from crs_lib.realtalk.index import GAP_SECONDS, ChatIndex, Positions
+from crs_lib.realtalk.scoring import Predicted, Record
 
 _CATEGORIES = (1, 2, 3)  # columns of every table; others follow where a chat has them
 _QUESTIONS = ("chat", "question", "gold", "sessions", "apart", "odd", "named", "own")
@@ -45,10 +41,7 @@ def chats(corpus_chats: Sequence[Chat]) -> pd.DataFrame:
 def _bursts(chat: Chat) -> int:
     """Stretches of talk without a silence of more than 30 minutes; they may cross a session's border."""
     times = [message.time for message in chat.messages if message.time]
-    silences = 0
-    for before, after in pairwise(times):
-        silences += (after - before).total_seconds() > GAP_SECONDS
-    return 1 + silences
+    return 1 + sum((after - before).total_seconds() > GAP_SECONDS for before, after in pairwise(times))
 
 
 def evidence(corpus_chats: Sequence[Chat]) -> pd.DataFrame:
@@ -71,8 +64,8 @@ def quirks(corpus_chats: Sequence[Chat]) -> pd.DataFrame:
     """One row a kind of oddity, of the files and of the annotated evidence: count, chats, an example."""
     every: list[Quirk] = []
     for chat in corpus_chats:
-        for quirk in [*chat.quirks, *_evidence_quirks(chat)]:
-            every.append(quirk.inside(chat.name))
+        quirks_of_chat = [*chat.quirks, *_evidence_quirks(chat)]
+        every += [quirk.inside(chat.name) for quirk in quirks_of_chat]
     report = quirks_table(every, ["chat", "where"])
     counts = quirk_counts(report, [], "chat", ("count", "chats"), "where", ["quirk"])
     return counts.sort_values("quirk", ignore_index=True)
@@ -113,11 +106,11 @@ def questions(corpus_chats: Sequence[Chat], reading: str = corpus.VALID) -> pd.D
     rows = []
     for chat in corpus_chats:
         gold = corpus.gold(chat, reading)
-        names = learn_names(chat)
+        names = wording.learn_names(chat)
         for question in chat.questions:
             positions = sorted(gold.get(question.index, ()))
             sessions = len(corpus.sessions_of(chat, positions))
-            people = plan.make(question.text, names, chat.today).speakers
+            people = wording.plan(question.text, names, chat.today).speakers
             odd = not question.evidence or not chat.position.keys() >= set(question.evidence)
             own = sum(chat.messages[position].speaker in people for position in positions)
             name = f"{chat.name} {question.index}"
@@ -152,18 +145,15 @@ def thread_pairs(indexes: Sequence[ChatIndex]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["chat", "question", "joined", "by_chance"])
 
 
-def _joined_by_chance(thread: NDArray[np.intp], session: NDArray[np.intp]) -> float:
+def _joined_by_chance(thread: Positions, session: Positions) -> float:
     """Share of all pairs of messages from different sessions that stand in one thread; NaN without any."""
+    numbers = range(int(thread.max(initial=-1)) + 1)
+    joined = sum(_pairs_apart(session[thread == number]) for number in numbers)
     every = _pairs_apart(session)
-    if not every:
-        return float("nan")
-    joined = 0.0
-    for number in range(int(thread.max(initial=-1)) + 1):
-        joined += _pairs_apart(session[thread == number])
-    return joined / every
+    return joined / every if every else float("nan")
 
 
-def _pairs_apart(session: NDArray[np.intp]) -> float:
+def _pairs_apart(session: Positions) -> float:
     """How many ordered pairs of messages lie in different sessions."""
     counts = np.bincount(session).astype(float)
     return float(len(session)) ** 2 - float((counts**2).sum())

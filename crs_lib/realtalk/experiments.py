@@ -41,16 +41,13 @@ _NO_CHANGES = ("run", "against", "tradeoff")  # settings that are no change of a
 
 
 class _Evaluation(NamedTuple):
-    """A finished evaluation: its run, its entry in the manifest, and the manifest."""
+    """A finished evaluation: its run, when it ended, the commit, its settings, and what it counted."""
 
     run: str
-    entry: Mapping[str, Any]
-    manifest: Mapping[str, Any]
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        settings: Mapping[str, Any] = self.entry["parameters"]
-        return settings
+    ended: str
+    commit: str
+    settings: Mapping[str, Any]
+    counts: Mapping[str, Any]
 
 
 def _evaluations() -> Iterator[_Evaluation]:
@@ -59,7 +56,9 @@ def _evaluations() -> Iterator[_Evaluation]:
         manifest = runs.manifest_at(path)
         entry = manifest.get("stages", {}).get("evaluate", {})
         if entry.get("status") == "finished":
-            yield _Evaluation(path.parent.name, entry, manifest)
+            commit = str(manifest.get("code", {}).get("commit", ""))[:12]
+            ended = entry.get("ended", "")
+            yield _Evaluation(path.parent.name, ended, commit, entry["parameters"], entry["counts"])
 
 
 def log() -> pd.DataFrame:
@@ -71,45 +70,31 @@ def log() -> pd.DataFrame:
     never by ``test_recall``.
     """
     evaluations = list(_evaluations())
-    counts = {evaluation.run: evaluation.entry["counts"] for evaluation in evaluations}
+    counts = {evaluation.run: evaluation.counts for evaluation in evaluations}
     rows = [_row(evaluation, counts) for evaluation in evaluations]
-    columns = [
-        *COLUMNS,
-        "encoder",
-        "ranker",
-        "split",
-        "repeated",
-        "commit",
-        "against",
-        "tradeoff",
-        "verdict",
-        *MEASURES,
-    ]
-    frame = pd.DataFrame(rows, columns=columns)
+    frame = pd.DataFrame(rows, columns=[*COLUMNS, *FACTS, *MEASURES])
     return frame.sort_values(["date", "experiment_id"], kind="stable").reset_index(drop=True)
 
 
 def _row(evaluation: _Evaluation, others: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    counts = evaluation.entry["counts"]
-    settings = evaluation.settings
+    counts, settings = evaluation.counts, evaluation.settings
     split = settings["split"] if settings["data"] == "realtalk" else "other"
     against = str(settings.get("against", ""))
     declared = str(settings.get("tradeoff", ""))
-    row: dict[str, Any] = {"experiment_id": evaluation.run}
-    row["date"] = evaluation.entry.get("ended", "")
-    row["train_recall"] = counts["recall"] if split == corpus.TRAIN else None
-    row["test_recall"] = counts["recall"] if split == corpus.TEST else None
+    row = {name: counts.get(name) for name in MEASURES}
+    row["experiment_id"] = evaluation.run
+    row["date"] = evaluation.ended
+    if split in (corpus.TRAIN, corpus.TEST):
+        row[f"{split}_recall"] = counts["recall"]
     row["config_changes"] = _changes(settings)
     row["encoder"] = counts.get("encoder", "")
     row["ranker"] = counts.get("ranker", "")
     row["split"] = split
     row["repeated"] = bool(counts.get("repeated"))
-    row["commit"] = str(evaluation.manifest.get("code", {}).get("commit", ""))[:12]
+    row["commit"] = evaluation.commit
     row["against"] = against
     row["tradeoff"] = declared
     row["verdict"] = tradeoff_verdict(declared, others.get(against, {}), counts)
-    for measure in MEASURES:
-        row[measure] = counts.get(measure)
     return row
 
 
@@ -139,16 +124,15 @@ def check_test_split(config: RealTalkConfig) -> bool:
     if not config.final:
         refuse_test_split()
     levers = tables.finite(config.levers())
-    scored = []
-    for evaluation in _evaluations():
-        settings = evaluation.settings
-        if settings.get("final") and levers == {name: settings.get(name) for name in levers}:
-            scored.append(evaluation.run)
-    if scored and not config.force:
-        wrong = f"the test split was already scored with these levers (run {scored[0]!r})"
+    for run, _, _, settings, _ in _evaluations():
+        if not settings.get("final") or levers != {name: settings.get(name) for name in levers}:
+            continue
+        if config.force:
+            return True
+        wrong = f"the test split was already scored with these levers (run {run!r})"
         cure = "Score it again with force=true only if you must: it will be marked as repeated"
         raise RunError(f"{wrong}; the result is in its manifest. {cure}")
-    return bool(scored)
+    return False
 
 
 def refuse_test_split() -> NoReturn:

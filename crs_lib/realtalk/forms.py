@@ -1,6 +1,6 @@
 """The nodes' model forms: a language model decides within the rules' bounds, else the rule's result stands.
 
-The selector shows the model every id of every candidate segment, in windows that fit its context.
+The selector shows the model every id of every segment that it shows, in prompts that fit its context.
 """
 
 import logging
@@ -13,11 +13,18 @@ from crs_lib.core import prompts, safety
 from crs_lib.core.text import shorten
 from crs_lib.llm import LLMError, Reply, Request
 from crs_lib.llm.text import checked
-from crs_lib.realtalk import answers, channels, plan
-from crs_lib.realtalk.agent import ROUNDS, AgentState
-from crs_lib.realtalk.config import PREVIEW_AND_IDS
+from crs_lib.realtalk import search, wording
+from crs_lib.realtalk.agent import (
+    PREVIEWED,
+    ROUNDS,
+    AgentState,
+    ChatAnswer,
+    Phase,
+    best_of_segments,
+    covering,
+)
+from crs_lib.realtalk.config import PREVIEW_AND_IDS, RealTalkConfig
 from crs_lib.realtalk.index import ChatIndex
-from crs_lib.realtalk.phases import PREVIEWED, Phase, covering
 
 _LOG = logging.getLogger("crs_lib.realtalk")
 GRADED = 30  # messages that the grader shows
@@ -25,8 +32,8 @@ FIRST = 10  # messages that it may name
 MOST = 15  # ids that the selector may name
 LEAST = 3  # ids that it selects, the rule's behind its own
 PREVIEW = 8  # messages of a segment's preview beside all of its ids; the design asks for 5 to 8
-PREVIEW_CHARACTERS = 200  # of a message in the preview
 WINDOW = 2400  # characters of messages in one prompt: fits 2,048 tokens with prompt and reply
+_IN_PREVIEW, _WHOLE, _IN_LIST = 200, 600, 300  # characters of a message, where it is shown
 _PROMPTS = {
     "planner": "plan",
     "retriever": "reword",
@@ -49,6 +56,10 @@ class Completer(Protocol):
     def complete(self, request: Request, /) -> Reply: ...
 
 
+class _UnusableReplyError(Exception):
+    """A reply that cannot be used; its text is the note that the trace carries."""
+
+
 class _Offer(NamedTuple):
     """One prompt of the selector: its text, and the positions whose ids it may name."""
 
@@ -56,35 +67,19 @@ class _Offer(NamedTuple):
     positions: list[int]
 
 
-class _UnusableReplyError(Exception):
-    """A reply that cannot be used; its text is the note that the trace carries."""
-
-
 class LLMForm:
     """Every node's decision by a language model, checked against what the model was shown.
 
-    ``view`` is what the selector shows of a segment: "windowed" every message, "preview+ids" the first eight
-    and the ids of all, "preview" the first three (the old way, for comparison); ``segments`` is how many of
-    the best ones it shows. The first call that fails is logged once and ends the asking for this object, so
-    that a missing server costs one attempt, not one a question; a reply that breaks its schema only loses
-    that reply. In both cases the rule's result stands, with a note.
+    ``config.view`` is what the selector shows of a segment: "windowed" every message, "preview+ids" the first
+    eight and the ids of all, "preview" the first three (the old way, for comparison); ``config.segments`` is
+    how many of the best ones it shows. The first call that fails is logged once and ends the asking for this
+    object, so that a missing server costs one attempt, not one a question; a reply that breaks its schema
+    only loses that reply. In both cases the rule's result stands, with a note.
     """
 
-    def __init__(
-        self,
-        llm: Completer,
-        seed: int = 0,
-        view: str = "windowed",
-        segments: int = 8,
-        prompts: str = "",
-        covered: int = 0,
-    ) -> None:
+    def __init__(self, llm: Completer, config: RealTalkConfig | None = None) -> None:
         self._llm = llm
-        self._seed = seed
-        self._view = view
-        self._segments = segments
-        self._prompts = prompts
-        self._covered = covered
+        self._config = config or RealTalkConfig()
         self.name: str = getattr(llm, "spec", "model")
         self._why_not_asked = ""  # the failure after which the model is asked no more
 
@@ -108,13 +103,10 @@ class LLMForm:
 
     def _planner(self, index: ChatIndex, state: AgentState, ruled: AgentState) -> AgentState:
         """The plan with the model's kind and statement in the teller's words; people and days stay ours."""
-        schema = _object(
-            kind={"type": "string", "enum": list(plan.KINDS)},
-            statement={"type": "string", "maxLength": 200},
-            several={"type": "boolean"},
-        )
+        kinds = {"type": "string", "enum": list(wording.KINDS)}
+        schema = _object(kind=kinds, statement=_text(200), several={"type": "boolean"})
         speakers = " and ".join(index.chat.speakers)
-        reply = self._ask("planner", schema, question=state["question"], speakers=speakers)
+        reply = self._ask("planner", schema, state, speakers=speakers)
         statement = reply["statement"].strip()
         if not statement:
             raise _UnusableReplyError("the reply has no text 'statement'")
@@ -127,19 +119,17 @@ class LLMForm:
         """Up to three more wordings; a message's score is its best over all of them."""
         if state["round"]:
             return ruled
-        question = state["question"]
-        reply = self._ask("retriever", _object(wordings={**_TEXTS, "maxItems": 3}), question=question)
-        plans = []
-        for wording in filter(None, map(str.strip, reply["wordings"])):
-            plans.append(state["plan"]._replace(first_person=wording))
+        reply = self._ask("retriever", _object(wordings={**_TEXTS, "maxItems": 3}), state)
+        statements = [statement for statement in map(str.strip, reply["wordings"]) if statement]
+        plans = [state["plan"]._replace(first_person=statement) for statement in statements]
         if not plans:
             raise _UnusableReplyError("the retriever gave no wording")
         scores = dict(ruled["channels"])
-        for reworded in channels.scores(index, [question] * len(plans), plans):
+        for reworded in search.scores(index, [state["question"]] * len(plans), plans):
             for name in _REWORDED:
                 scores[name] = np.maximum(scores[name], reworded[name])
-        fused = channels.fuse(index, state["plan"], scores)
-        candidates = channels.ranking(fused)[: len(ruled["candidates"])]
+        fused = search.fuse(index, state["plan"], scores)
+        candidates = search.ranking(fused)[: len(ruled["candidates"])]
         return {"channels": scores, "fused": fused, "candidates": candidates.tolist()}
 
     def _grader(self, index: ChatIndex, state: AgentState, ruled: AgentState) -> AgentState:
@@ -149,31 +139,29 @@ class LLMForm:
         if not ruled["sufficient"] and state["round"] < ROUNDS:
             return ruled
         shown = ruled["ranked"][:GRADED]
-        lines = []
-        for number, position in enumerate(shown, start=1):
-            lines.append(f"{number} | {_words(index, position, 300)}")
+        lines = [f"{i} | {_words(index, position, _IN_LIST)}" for i, position in enumerate(shown, start=1)]
         numbers = {"type": "integer", "enum": list(range(1, len(shown) + 1))}
         schema = _object(numbers={"type": "array", "items": numbers, "maxItems": FIRST})
-        reply = self._ask("grader", schema, question=state["question"], messages="\n".join(lines))
+        reply = self._ask("grader", schema, state, messages="\n".join(lines))
         first = [shown[number - 1] for number in reply["numbers"]]
         if not first:
             raise _UnusableReplyError("the grader named no message")
-        return {**ruled, "ranked": list(dict.fromkeys([*first, *ruled["ranked"]]))}
+        return {**ruled, "ranked": _first(first, ruled["ranked"])}
 
     def _selector(self, index: ChatIndex, state: AgentState, ruled: AgentState) -> AgentState:
         """3 to 15 ids out of every message of the best segments; also beyond the first of the ranking.
-        Windows are read one by one and each names its ids; together at most 15, best ranked first.
+        Prompts are read one by one and each names its ids; together at most 15, best ranked first.
         """
-        named = dict.fromkeys(self._named(index, state))
+        named: list[int] = []
+        for offer in self._offers(index, state["ranked"]):
+            named += self._named(index, state, offer)
         if not named:
             raise _UnusableReplyError("the selector named no message")
-        ranked = list(dict.fromkeys([*state["ranked"], *named]))
-        rank = {position: number for number, position in enumerate(ranked)}
-        chosen = sorted(named, key=rank.__getitem__)[:MOST]
-        ruled_only = [position for position in ruled["selected"] if position not in chosen]
-        lacking = max(0, LEAST - len(chosen))
-        chosen += ruled_only[:lacking]
-        chosen = covering(chosen, ranked, index.owner, self._covered)
+        ranked = _first(state["ranked"], named)
+        chosen = sorted(set(named), key=ranked.index)[:MOST]
+        if len(chosen) < LEAST:
+            chosen = _first(chosen, ruled["selected"])[:LEAST]
+        chosen = covering(chosen, ranked, index.owner, self._config.covered)
         new = ranked[len(state["ranked"]) :]
         return {
             "selected": chosen,
@@ -182,64 +170,74 @@ class LLMForm:
             "candidates": [*state["candidates"], *new],
         }
 
-    def _named(self, index: ChatIndex, state: AgentState) -> Iterator[int]:
-        """The positions that the model names, prompt by prompt."""
-        role = "node selector" if self._view == PREVIEW_AND_IDS else "selector"
-        for offer in self._offers(index, state["ranked"]):
-            position_of = {index.chat.messages[position].id: position for position in offer.positions}
-            schema = _object(ids=_one_of(position_of, MOST))
-            reply = self._ask(role, schema, question=state["question"], messages=offer.text)
-            yield from (position_of[name] for name in reply["ids"])
+    def _named(self, index: ChatIndex, state: AgentState, offer: _Offer) -> list[int]:
+        """The positions that the model names of a prompt."""
+        names = index.chat.ids(offer.positions)
+        role = "node selector" if self._config.view == PREVIEW_AND_IDS else "selector"
+        ids = {"type": "array", "items": {"type": "string", "enum": names}, "maxItems": MOST}
+        reply = self._ask(role, _object(ids=ids), state, messages=offer.text)
+        return [index.chat.position[name] for name in reply["ids"]]
 
     def _offers(self, index: ChatIndex, ranked: Sequence[int]) -> Iterator[_Offer]:
-        """What the selector is shown of the best segments."""
-        numbers = _segments(index, ranked)[: self._segments]
-        if self._view == PREVIEW_AND_IDS:
+        """What the selector is shown of the best segments, prompt by prompt."""
+        numbers = list(best_of_segments(ranked, index.owner))[: self._config.segments]
+        if self._config.view == PREVIEW_AND_IDS:
             yield from _node_offers(index, numbers)
             return
-        groups = [_shown(index, number, self._view, set(ranked)) for number in numbers]
+        groups = []
+        for number in numbers:
+            segment = index.segments[number]
+            group = list(range(segment.start, segment.end))
+            if self._config.view == "preview":
+                group = [position for position in group[:PREVIEWED] if position in ranked]
+            groups.append(group)
         for window in windows(index, groups):
             yield _Offer(_lines(index, window), window)
 
     def _generator(self, index: ChatIndex, state: AgentState, ruled: AgentState) -> AgentState:
         """The written answer from the selected messages; an empty one is an abstention."""
-        schema = _object(answer={"type": "string", "maxLength": 300}, found={"type": "boolean"})
+        schema = _object(answer=_text(300), found={"type": "boolean"})
         window: list[int] = next(windows(index, [state["selected"]]), [])
-        reply = self._ask("generator", schema, question=state["question"], messages=_lines(index, window))
+        reply = self._ask("generator", schema, state, messages=_lines(index, window))
         text = reply["answer"].strip()
         if not reply["found"] or not text:
-            return {"answer": answers.ChatAnswer(None, form="written", why="the model found no answer")}
-        ids = tuple(index.chat.ids(window))
-        answer = answers.ChatAnswer(text, ids, ruled["answer"].days, "written")
+            return {"answer": ChatAnswer(None, form="written", why="the model found no answer")}
+        answer = ChatAnswer(text, tuple(index.chat.ids(window)), ruled["answer"].days, "written")
         return {"answer": answer, "phases": self._retold(state, ruled["phases"])}
 
     def _retold(self, state: AgentState, phases: list[Phase]) -> list[Phase]:
         """Titles and conclusions by the model; ids, times and summaries stay what was selected."""
         if not phases:
             return phases
-        lines = []
-        for number, phase in enumerate(phases, start=1):
-            lines.append(f"Phase {number}: {shorten(phase.summary, 160)}")
+        lines = [f"Phase {i}: {shorten(phase.summary, 160)}" for i, phase in enumerate(phases, start=1)]
         each = {**_TEXTS, "minItems": len(phases), "maxItems": len(phases)}
         schema = _object(titles=each, conclusions=each)
         try:
-            reply = self._ask("teller", schema, question=state["question"], phases="\n".join(lines))
+            reply = self._ask("teller", schema, state, phases="\n".join(lines))
         except _UnusableReplyError:
             return phases
         titles = [shorten(text.strip(), 80) for text in reply["titles"]]
         conclusions = [shorten(text.strip(), 240) for text in reply["conclusions"]]
-        if all(titles):
-            phases = _with(phases, "title", titles)
-        if all(conclusions):
-            phases = _with(phases, "conclusion", conclusions)
-        return phases
+        retold = []
+        for phase, title, conclusion in zip(phases, titles, conclusions, strict=True):
+            if all(titles):
+                phase = phase._replace(title=title)
+            if all(conclusions):
+                phase = phase._replace(conclusion=conclusion)
+            retold.append(phase)
+        return retold
 
-    def _ask(self, role: str, schema: Mapping[str, Any], **values: str) -> dict[str, Any]:
+    def _ask(self, role: str, schema: Mapping[str, Any], state: AgentState, **values: str) -> dict[str, Any]:
         """The model's JSON reply, which keeps the schema; _UnusableReplyError where there is none."""
-        text = prompts.render(f"realtalk/{_PROMPTS[role]}", self._prompts, **values)
-        tags = {"node": role}
+        name = f"realtalk/{_PROMPTS[role]}"
+        text = prompts.render(name, self._config.prompts, question=state["question"], **values)
         request = Request.ask(
-            f"realtalk {role}", text, seed=self._seed, schema=schema, options=_LIMITS, tags=tags
+            f"realtalk {role}",
+            text,
+            seed=self._config.seed,
+            schema=schema,
+            options=_LIMITS,
+            tags={"node": role},
         )
         try:
             reply = self._llm.complete(request)
@@ -252,16 +250,8 @@ class LLMForm:
         return record
 
 
-def _with(phases: Sequence[Phase], field: str, texts: Sequence[str]) -> list[Phase]:
-    """The phases with other texts in a field."""
-    changed = []
-    for phase, text in zip(phases, texts, strict=True):
-        changed.append(phase._replace(**{field: text}))  # type: ignore[arg-type]
-    return changed
-
-
-def _first(chosen: Sequence[int], others: Iterable[int]) -> list[int]:
-    """The chosen positions, and behind them the others."""
+def _first(chosen: Iterable[int], others: Iterable[int]) -> list[int]:
+    """The chosen positions, and behind them the others, each once."""
     return list(dict.fromkeys([*chosen, *others]))
 
 
@@ -284,53 +274,30 @@ def windows(index: ChatIndex, groups: Iterable[Sequence[int]], room: int = WINDO
         yield window
 
 
-def _node_offers(index: ChatIndex, numbers: Sequence[int], room: int = WINDOW) -> Iterator[_Offer]:
-    """Segments by preview and ids (Fix A): every id of a segment, and its first eight messages.
-
-    The segments are put together into prompts of about ``room`` characters, none is cut in two.
+def _node_offers(index: ChatIndex, numbers: Sequence[int]) -> Iterator[_Offer]:
+    """Segments by preview and ids (Fix A): every id of a segment, and its first eight messages. They are put
+    together into prompts of about ``WINDOW`` characters, none is cut in two.
     """
     text = ""
     positions: list[int] = []
     for number in numbers:
-        node = _node(index, number)
-        if positions and len(text) + len(node) > room:
+        segment = index.segments[number]
+        inside = range(segment.start, segment.end)
+        lines = [f"all_message_ids: {', '.join(index.chat.ids(inside))}"]
+        lines += [_line(index, position, _IN_PREVIEW) for position in inside[:PREVIEW]]
+        node = "\n".join(lines)
+        if positions and len(text) + len(node) > WINDOW:
             yield _Offer(text, positions)
             text = ""
             positions = []
-        segment = index.segments[number]
-        positions += range(segment.start, segment.end)
+        positions += inside
         text = f"{text}\n\n{node}".strip()
     if positions:
         yield _Offer(text, positions)
 
 
-def _node(index: ChatIndex, number: int) -> str:
-    """A segment with ``all_message_ids`` and the preview of its first eight messages."""
-    segment = index.segments[number]
-    ids = index.chat.ids(range(segment.start, segment.end))
-    lines = [f"all_message_ids: {', '.join(ids)}"]
-    for position in range(segment.start, min(segment.end, segment.start + PREVIEW)):
-        lines.append(_line(index, position, PREVIEW_CHARACTERS))
-    return "\n".join(lines)
-
-
-def _segments(index: ChatIndex, ranked: Sequence[int]) -> list[int]:
-    """The segments of some messages, each once."""
-    return list(dict.fromkeys(index.owner[list(ranked)].tolist()))
-
-
-def _shown(index: ChatIndex, number: int, view: str, ranked: set[int]) -> list[int]:
-    """Every message of a segment; in the old view the candidates among its first three."""
-    segment = index.segments[number]
-    if view == "windowed":
-        return list(range(segment.start, segment.end))
-    first = range(segment.start, min(segment.end, segment.start + PREVIEWED))
-    return [position for position in first if position in ranked]
-
-
-def _one_of(names: Iterable[str], most: int) -> dict[str, Any]:
-    """A list of at most ``most`` of these names, and of nothing else."""
-    return {"type": "array", "items": {"type": "string", "enum": list(names)}, "maxItems": most}
+def _text(most: int) -> dict[str, Any]:
+    return {"type": "string", "maxLength": most}
 
 
 def _object(**properties: Any) -> dict[str, Any]:
@@ -341,7 +308,7 @@ def _lines(index: ChatIndex, positions: Sequence[int]) -> str:
     return "\n".join(_line(index, position) for position in positions)
 
 
-def _line(index: ChatIndex, position: int, most: int = 600) -> str:
+def _line(index: ChatIndex, position: int, most: int = _WHOLE) -> str:
     return f"{index.chat.messages[position].id} | {_words(index, position, most)}"
 
 

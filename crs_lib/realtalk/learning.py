@@ -16,58 +16,73 @@ from crs_lib import data as datasets
 from crs_lib.core import paths, prompts, safety, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import one_thread
-from crs_lib.realtalk import channels, corpus, dates, features, levels, parse, plan, wording
+from crs_lib.realtalk import corpus, search, wording
 from crs_lib.realtalk import index as indexes
-from crs_lib.realtalk import ranker as rankers
-from crs_lib.realtalk.config import FOREIGN, OWN, STRANGERS
-from crs_lib.realtalk.corpus import Chat, ChatQuestion
-from crs_lib.realtalk.features import NAMES
+from crs_lib.realtalk.config import OWN, STRANGERS
+from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.index import ChatIndex
-from crs_lib.realtalk.plan import QueryPlan
-from crs_lib.realtalk.ranker import Floats, Hand, Learned, LinearModel, Ranker
+from crs_lib.realtalk.search import NAMES, Floats, Hand, Learned, LinearModel, Ranker
+from crs_lib.realtalk.wording import QueryPlan
+from crs_lib.retrieval.encoders import CrossEncoder
 
-VERSION = 5  # of the training questions
+VERSION = 6  # of the training questions
 SEEDS = (0, 1, 2, 3)
 TREES = 120
 DEEPEST = 80  # candidates of a question that teach
-FOREIGN_WEIGHT = 0.5
 STRENGTH = 0.1  # inverse penalty of the linear model
-_FOREIGN_LAST_TRAIN = 7  # LoCoMo's chats with a larger number teach nothing
 
 
 class TrainingQuestion(NamedTuple):
-    """The candidates of one training question: features, which of them are gold, and its weight."""
+    """The candidates of one training question: features, and which of them are gold."""
 
     features: Floats
     gold: NDArray[np.int8]
-    weight: float
 
 
-def for_chat(
-    chat: Chat, own: Sequence[Chat], foreign: Sequence[Chat], build: Callable[[Chat], ChatIndex]
-) -> Ranker:
+def choose_ranker(name: str, index: ChatIndex, folder: Path | None = None, teachers: str = OWN) -> Ranker:
+    """The ranker of a name for a chat, which never teaches its own ranker.
+
+    ``auto`` is the ranker that comes with the package, unless this chat taught it. Then, and where a folder
+    or other teachers are named, it learns from the train chats where these are there; else the hand order.
+    Without LightGBM what is learnt is linear. ``hand`` never learns; ``learned`` raises InputError where it
+    cannot.
+    """
+    if name == "hand":
+        return Hand()
+    if name.startswith("onnx:"):
+        return CrossEncoder(name.partition(":")[2])
+    if name == "learned":
+        search.need_trees()
+    if name == "auto" and folder is None and teachers == OWN:
+        ready = search.shipped(index.encoder)
+        if ready and not any(corpus.resembles(index.chat.sketch, sketch) for sketch in ready.sketches):
+            return ready.ranker
+    others = train_chats(folder)
+    if teachers == STRANGERS:
+        others = not_of(index.chat, others)
+    ranker = for_chat(index.chat, others, lambda chat: indexes.build(chat, index.encoder))
+    if name == "learned" and ranker.name == Hand.name:
+        cure = "set CRS_MIRROR or download them, or use ranker 'hand'"
+        raise InputError(f"no training chats were found; {cure}")
+    return ranker
+
+
+def for_chat(chat: Chat, others: Sequence[Chat], build: Callable[[Chat], ChatIndex]) -> Ranker:
     """The ranker for a chat, learnt on all train chats but this one; the hand order where there is none.
 
     A chat is recognised by its messages, not by its file name or its annotations: nothing that is known about
-    its questions can reach its own ranking, also where a few messages were changed. LoCoMo questions count
-    half.
+    its questions can reach its own ranking, also where a few messages were changed.
     """
     questions: list[TrainingQuestion] = []
-    teachers = []
-    for teacher in own:
-        if not _same_talk(teacher, chat):
-            teachers.append(teacher.name)
-            questions += training_questions(build(teacher))
-    for teacher in foreign:
-        if not _same_talk(teacher, chat):
-            teachers.append(f"LoCoMo {teacher.name}")
-            questions += training_questions(build(teacher), FOREIGN_WEIGHT)
+    teachers = [other for other in others if not same_talk(other, chat)]
+    for teacher in teachers:
+        questions += training_questions(build(teacher))
     if not teachers:
         return Hand()
-    return learn(questions, ", ".join(teachers))
+    return learn(questions, ", ".join(teacher.name for teacher in teachers))
 
 
-def _same_talk(chat: Chat, other: Chat) -> bool:
+def same_talk(chat: Chat, other: Chat) -> bool:
     """Whether two files hold the same conversation: equal messages, or a fifth of the shorter one's longer
     texts shared. Two conversations hardly share any of those by chance.
     """
@@ -80,73 +95,54 @@ def not_of(chat: Chat, others: Sequence[Chat]) -> list[Chat]:
     return [other for other in others if people.isdisjoint(other.speakers)]
 
 
-def train_chats(folder: Path | None = None, teachers: str = OWN) -> tuple[list[Chat], list[Chat]]:
-    """RealTalk's train chats and, where asked for, LoCoMo's 1 to 7; an empty list where one is not there.
+def train_chats(folder: Path | None = None) -> list[Chat]:
+    """RealTalk's train chats; an empty list where they are not there.
 
-    ``folder`` holds ``realtalk/`` and ``locomo/``; without it they are where the registry of external files
-    finds them (``CRS_MIRROR``, or the downloads). Chats of the test split are never among them.
+    ``folder`` holds ``realtalk/``; without it they are where the registry of external files finds them
+    (``CRS_MIRROR``, or the downloads). Chats of the test split are never among them.
     """
-    sources = [OWN] if teachers == STRANGERS else teachers.split("+")
-    own: list[Chat] = []
-    foreign: list[Chat] = []
-    if OWN in sources:
-        for chat in _source(OWN, folder):
-            if corpus.split_of(chat) == corpus.TRAIN:
-                own.append(chat)
-    if FOREIGN in sources:
-        for chat in _source(FOREIGN, folder):
-            if corpus.number(chat.name) <= _FOREIGN_LAST_TRAIN:
-                foreign.append(chat)
-    return own, foreign
-
-
-def _source(name: str, folder: Path | None) -> list[Chat]:
+    chats: list[Chat] = []
     with contextlib.suppress(InputError, RunError):
-        return parse.read_folder(folder / name if folder else datasets.locate(name))
-    return []
+        chats = corpus.read_folder(folder / OWN if folder else datasets.locate(OWN))
+    return [chat for chat in chats if corpus.split_of(chat) == corpus.TRAIN]
 
 
 # ── training questions ───────────────────────────────────────────────────────────────────────────────
 
 
 class _Annotated(NamedTuple):
-    """A question of a chat with its plan and the positions of its gold."""
+    """The text of a question with its plan and the positions of its gold."""
 
-    question: ChatQuestion
+    text: str
     plan: QueryPlan
     gold: list[int]
 
 
-def training_questions(index: ChatIndex, weight: float = 1.0) -> list[TrainingQuestion]:
+def training_questions(index: ChatIndex) -> list[TrainingQuestion]:
     """The training questions of a chat, read in the interpretation ``valid``; their features stay on disk."""
-    gold = corpus.gold(index.chat)
     annotated = []
-    for question in index.chat.questions:
-        if question.index in gold:
-            plan_ = index.plan(question.text)
-            annotated.append(_Annotated(question, plan_, sorted(gold[question.index])))
-    code = indexes.source_digest(channels, dates, features, indexes, levels, plan, wording)
-    chat = ("training", VERSION, code, index.chat.digest, index.encoder, index.tuned, rankers.SHARE)
-    keys = []
-    for item in annotated:
-        keys.append((*chat, item.question.text, item.plan._asdict(), item.gold))
+    for number, positions in corpus.gold(index.chat).items():
+        text = index.chat.asked[number].text
+        annotated.append(_Annotated(text, index.plan(text), sorted(positions)))
+    code = indexes.source_digest(indexes, search, wording)
+    chat = ("training", VERSION, code, index.chat.digest, index.encoder, index.tuned, search.SHARE)
+    keys = [(*chat, item.text, item.plan._asdict(), item.gold) for item in annotated]
     training = []
     for rows in indexes.stored(keys, annotated, lambda missing: _candidate_tables(index, missing)):
-        is_gold = rows[:, -1].astype(np.int8)
-        training.append(TrainingQuestion(rows[:, :-1], is_gold, weight))
+        training.append(TrainingQuestion(rows[:, :-1], rows[:, -1].astype(np.int8)))
     return training
 
 
 def _candidate_tables(index: ChatIndex, annotated: Sequence[_Annotated]) -> list[Floats]:
     """The features of each question's candidates, and in the last column whether each is gold."""
-    texts = [item.question.text for item in annotated]
+    texts = [item.text for item in annotated]
     plans = [item.plan for item in annotated]
     candidate_tables = []
     with one_thread():
-        for item, scores in zip(annotated, channels.scores(index, texts, plans), strict=True):
-            fused = channels.fuse(index, item.plan, scores)
-            best = channels.ranking(fused)[: rankers.depth(index.size)]
-            rows = features.matrix(index, item.plan, scores, fused)[best]
+        for item, scores in zip(annotated, search.scores(index, texts, plans), strict=True):
+            fused = search.fuse(index, item.plan, scores)
+            best = search.ranking(fused)[: search.depth(index.size)]
+            rows = search.matrix(index, item.plan, scores, fused)[best]
             table = np.column_stack([rows, np.isin(best, item.gold)])
             candidate_tables.append(table.astype(np.float32))
     return candidate_tables
@@ -162,10 +158,8 @@ def learn(questions: Sequence[TrainingQuestion], origin: str, folder: Path | Non
     whose candidates is gold teach nothing and are left out. Raises InputError where none is left.
     """
     useful = [question for question in questions if question.gold.any()]
-    marks: list[int] = []
-    for question in useful:
-        marks += question.gold[:DEEPEST].tolist()
-    if not 0 < sum(marks) < len(marks):
+    teaching = [question.gold[:DEEPEST] for question in useful]
+    if not any(gold.any() and not gold.all() for gold in teaching):
         raise InputError("no training question has gold among its candidates; give chats with evidence")
     base = folder or paths.data() / "processed" / "realtalk" / "rankers"
     path = base / f"{_key(useful)}.json"
@@ -181,56 +175,39 @@ def _read(path: Path, origin: str) -> Learned:
     return Learned(LinearModel.from_json(record["linear"]), record["models"], origin)
 
 
-def fit(questions: Sequence[TrainingQuestion], seeds: Sequence[int] = SEEDS) -> dict[str, Any]:
-    """The numbers of a ranker learnt from training questions: linear half, and trees with LightGBM."""
-    useful = [question for question in questions if question.gold.any()]
-    examples = _Examples.of(useful)
-    models = []
-    if rankers.has_trees():
-        models = [_fit_trees(examples, seed) for seed in seeds]
-    return {"linear": _fit_linear(examples), "models": models}
-
-
 def _key(questions: Sequence[TrainingQuestion]) -> str:
     """32 hex digits of all that decides the trees."""
-    settings = [VERSION, _parameters(), TREES, DEEPEST, SEEDS, STRENGTH, rankers.FURTHEST, NAMES]
-    text = json.dumps([*settings, rankers.has_trees()], sort_keys=True)
+    settings = [VERSION, _parameters(), TREES, DEEPEST, SEEDS, STRENGTH, search.FURTHEST, NAMES]
+    text = json.dumps([*settings, search.has_trees()], sort_keys=True)
     digest = hashlib.sha256(text.encode())
     for question in questions:
         digest.update(np.ascontiguousarray(question.features).tobytes())
-        digest.update(question.gold.astype(np.int8).tobytes())
-        digest.update(repr(question.weight).encode())
+        digest.update(question.gold.tobytes())
     return digest.hexdigest()[:32]
 
 
-class _Examples(NamedTuple):
-    """The 80 best candidates of every question, one row each; ``sizes`` says how many each question has."""
-
-    features: Floats
-    gold: NDArray[np.int8]
-    weights: NDArray[np.float64]
-    sizes: list[int]
-
-    @classmethod
-    def of(cls, questions: Sequence[TrainingQuestion]) -> "_Examples":
-        sizes = [min(len(question.gold), DEEPEST) for question in questions]
-        rows = np.concatenate([question.features[:DEEPEST] for question in questions])
-        gold = np.concatenate([question.gold[:DEEPEST] for question in questions])
-        weights = np.repeat([question.weight for question in questions], sizes)
-        return cls(rows, gold, weights, sizes)
+def fit(questions: Sequence[TrainingQuestion], seeds: Sequence[int] = SEEDS) -> dict[str, Any]:
+    """The numbers of a ranker learnt from training questions: linear half, and trees with LightGBM."""
+    useful = [question for question in questions if question.gold.any()]
+    sizes = [min(len(question.gold), DEEPEST) for question in useful]
+    rows = np.concatenate([question.features[:DEEPEST] for question in useful])
+    gold = np.concatenate([question.gold[:DEEPEST] for question in useful])
+    models = []
+    if search.has_trees():
+        models = [_fit_trees(rows, gold, sizes, seed) for seed in seeds]
+    return {"linear": _fit_linear(rows, gold), "models": models}
 
 
-def _fit_linear(examples: _Examples) -> dict[str, Any]:
+def _fit_linear(rows: Floats, gold: NDArray[np.int8]) -> dict[str, Any]:
     """The logistic regression, penalised, exactly solved: its numbers."""
     from sklearn.linear_model import LogisticRegression
 
-    mean = examples.features.mean(axis=0, dtype=np.float64)
-    scale = examples.features.std(axis=0, dtype=np.float64)
+    mean = rows.mean(axis=0, dtype=np.float64)
+    scale = rows.std(axis=0, dtype=np.float64)
     scale[scale < 1e-6] = 1.0
     model = LogisticRegression(C=STRENGTH, solver="newton-cholesky")
-    standardised = rankers.standardised(examples.features, mean, scale)
     with one_thread():
-        model.fit(standardised, examples.gold, sample_weight=examples.weights)
+        model.fit(search.standardised(rows, mean, scale), gold)
     weights = model.coef_[0].astype(np.float64).tolist()
     bias = float(model.intercept_[0])
     return {"mean": mean.tolist(), "scale": scale.tolist(), "weights": weights, "bias": bias}
@@ -241,9 +218,9 @@ def _parameters() -> dict[str, Any]:
     return dict(prompts.lists("realtalk/fusion")["trees"])
 
 
-def _fit_trees(examples: _Examples, seed: int) -> str:
-    """One model's text."""
-    lightgbm = rankers.need_trees()
-    data = lightgbm.Dataset(examples.features, examples.gold, group=examples.sizes, weight=examples.weights)
+def _fit_trees(rows: Floats, gold: NDArray[np.int8], sizes: Sequence[int], seed: int) -> str:
+    """One model's text; ``sizes`` says how many rows each question has."""
+    lightgbm = search.need_trees()
+    data = lightgbm.Dataset(rows, gold, group=sizes)
     booster = lightgbm.train({**_parameters(), "seed": seed}, data, TREES)
     return str(booster.model_to_string())

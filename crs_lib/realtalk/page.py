@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, Template
 
 from crs_lib.realtalk.corpus import ChatMessage
 from crs_lib.realtalk.index import ChatIndex
-from crs_lib.realtalk.query import Record
+from crs_lib.realtalk.scoring import Record
 
 _LABELLED = 3  # words of a thread
 

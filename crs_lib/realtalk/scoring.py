@@ -3,16 +3,17 @@
 import datetime as dt
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
+from crs_lib.core import tables
 from crs_lib.core.errors import InputError
 from crs_lib.metrics import evidence
 from crs_lib.realtalk import arcs, corpus
 from crs_lib.realtalk.corpus import Chat, ChatQuestion
-from crs_lib.realtalk.dates import find_dates
-from crs_lib.realtalk.query import Record
+from crs_lib.realtalk.wording import Span, find_dates
 from crs_lib.stats import Design, cluster_bootstrap
 
 RANKS = ("r@1", "r@5", "r@10", "r@20", "r@50", "p@5", "p@10", "hit@10", "all@10", "mrr", "ndcg@10")
@@ -28,9 +29,40 @@ ARCS = (
 )
 ANSWERED = ("exact", "token_f1", "date_accuracy", "baseline_exact", "baseline_f1")
 RESISTED = "resisted"  # of questions without answer: whether none was given
+KEYS = ("chat", "qa_index", "question", "plan", "candidates", "ranked", "selected", "phases", "timings")
 _MOST_DAYS = 31  # of an annotated answer that names a day
 _PER_CENT = 100
+Record = Mapping[str, Any]  # a prediction as a line of JSON holds it
 Row = dict[str, Any]
+
+
+def read(path: Path, chats: Sequence[Chat]) -> list[dict[str, Any]]:
+    """The predictions of a file, checked against their chats. Raises InputError for a missing key, an unknown
+    chat, or an id that the chat does not have: every id must exist, or groundedness is not 1.
+    """
+    by_name = {chat.name: chat for chat in chats}
+    records = []
+    for number, record in enumerate(tables.read_jsonl(path), start=1):
+        fault = _fault(record, by_name)
+        if fault:
+            raise InputError(f"{path.name}, line {number}: {fault}")
+        records.append(record)
+    return records
+
+
+def _fault(record: Record, by_name: Mapping[str, Chat]) -> str:
+    """What is wrong with a prediction; empty where nothing is."""
+    missing = [key for key in KEYS if key not in record]
+    if missing:
+        return f"keys {missing} are missing; expected {', '.join(KEYS)}"
+    chat = by_name.get(str(record["chat"]))
+    if chat is None:
+        return f"chat {record['chat']!r} is not among {', '.join(sorted(by_name))}"
+    ids = [*record["candidates"], *record["ranked"], *record["selected"]]
+    for phase in record["phases"]:
+        ids += phase["ids"]
+    unknown = [name for name in ids if name not in chat.position]
+    return f"{chat.name} has no message {unknown[0]!r}" if unknown else ""
 
 
 class Predicted(NamedTuple):
@@ -69,26 +101,28 @@ def _question_row(item: Predicted, reading: str) -> Row:
     annotated = corpus.evidence(item.chat, item.question, reading)
     gold = set(annotated.positions)
     candidates, ranked, selected = map(item.positions, ("candidates", "ranked", "selected"))
-    reranked = set(ranked[: int(item.record["kept"])])
-    whole = evidence.set_score(selected, gold)
-    row: Row = {"chat": item.chat.name, "qa_index": item.question.index}
-    row["category"] = item.question.category
+    reranked = ranked[: int(item.record["kept"])]
+    row = _row_of(item)
     row["kind"] = item.record["plan"]["kind"]
     row["unanswerable"] = item.question.unanswerable
     row["gold"] = len(gold)
     row["sessions"] = len(corpus.sessions_of(item.chat, annotated.positions))
     row.update(evidence.rank_scores(ranked, gold))
-    row["recall"] = whole.recall
-    row["precision"] = whole.precision
-    row["f1"] = whole.f1
-    row["fuzzy_recall"] = evidence.fuzzy_recall(selected, gold, item.chat.sessions)
-    row["size"] = whole.size
+    recall, precision, f1, size = evidence.set_score(selected, gold)
+    fuzzy = evidence.fuzzy_recall(selected, gold, item.chat.sessions)
+    row.update(zip(SETS, (recall, precision, f1, fuzzy, size), strict=True))
     row["density"] = len(candidates) / len(item.chat.messages)
     row["unresolvable"] = len(annotated.unresolved)
     row.update(dict.fromkeys(evidence.BUCKETS[1:], 0))
     for position in gold:
-        row[evidence.bucket(position, set(candidates), reranked, set(selected))] += 1
+        row[evidence.bucket(position, candidates, reranked, selected)] += 1
     return row
+
+
+def _row_of(item: Predicted) -> Row:
+    """What every row of a question begins with."""
+    question = item.question
+    return {"chat": item.chat.name, "qa_index": question.index, "category": question.category}
 
 
 def gold_ids(predictions: Sequence[Record], chats: Sequence[Chat], reading: str) -> list[Row]:
@@ -96,19 +130,13 @@ def gold_ids(predictions: Sequence[Record], chats: Sequence[Chat], reading: str)
     rows = []
     for record, chat, question in _predicted(predictions, chats):
         gold = chat.ids(corpus.evidence(chat, question, reading).positions)
-        reranked = record["ranked"][: int(record["kept"])]
         row: Row = {"chat": chat.name, "qa_index": question.index, "gold": gold}
-        row["candidates"] = _common(gold, record["candidates"])
-        row["reranked"] = _common(gold, reranked)
-        row["selected"] = _common(gold, record["selected"])
-        row["narrative"] = _common(gold, record["narrative"])
+        checkpoints = {**record, "reranked": record["ranked"][: int(record["kept"])]}
+        for name in ("candidates", "reranked", "selected", "narrative"):
+            ids = set(checkpoints[name])
+            row[name] = [gold_id for gold_id in gold if gold_id in ids]
         rows.append(row)
     return rows
-
-
-def _common(gold: Sequence[str], ids: Sequence[str]) -> list[str]:
-    """The gold ids that are among the ids, in their order."""
-    return [name for name in gold if name in set(ids)]
 
 
 def need_gold(frame: pd.DataFrame, reading: str) -> None:
@@ -143,11 +171,8 @@ def means(frame: pd.DataFrame, columns: Sequence[str], by: str | None = None) ->
     table = []
     for column, value, rows in groups:
         scored = rows[rows["gold"] > 0]
-        row: Row = {column: value, "n": len(scored)}
-        row["excluded"] = len(rows) - len(scored)
-        for name in columns:
-            row[name] = float(scored[name].mean())
-        table.append(row)
+        row: Row = {column: value, "n": len(scored), "excluded": len(rows) - len(scored)}
+        table.append(row | scored[list(columns)].astype(float).mean().to_dict())
     return pd.DataFrame(table)
 
 
@@ -218,26 +243,18 @@ def narratives(
     predictions: Sequence[Record], chats: Sequence[Chat], cases: Sequence[arcs.Arc]
 ) -> pd.DataFrame:
     """One row an ARC case: how the predicted phases of its question cover the gold phases."""
-    by_name = {chat.name: chat for chat in chats}
-    by_question = {}
-    for record in predictions:
-        by_question[str(record["chat"]), record["question"]] = record
+    position_of = {chat.name: chat.position for chat in chats}
+    by_question = {(str(record["chat"]), record["question"]): record for record in predictions}
     rows = []
     for case in cases:
-        if (case.chat, case.question) not in by_question:
+        record = by_question.get((case.chat, case.question))
+        if record is None:
             continue
-        record = by_question[case.chat, case.question]
-        position = by_name[case.chat].position
-        predicted = []
-        for phase in record["phases"]:
-            predicted.append([position[name] for name in phase["ids"]])
-        gold = []
-        for gold_phase in case.phases:
-            gold.append([position[name] for name in gold_phase.ids])
-        score = evidence.arc_score(predicted, gold)
-        row = {"case": case.name, "chat": case.chat, **score._asdict()}
-        row["in_order"] = evidence.in_order(predicted)
-        rows.append(row)
+        position = position_of[case.chat]
+        predicted = [[position[name] for name in phase["ids"]] for phase in record["phases"]]
+        gold = [[position[name] for name in phase.ids] for phase in case.phases]
+        row = {"case": case.name, "chat": case.chat, **evidence.arc_score(predicted, gold)._asdict()}
+        rows.append(row | {"in_order": evidence.in_order(predicted)})
     return pd.DataFrame(rows, columns=["case", "chat", *evidence.ArcScore._fields, "in_order"])
 
 
@@ -254,81 +271,62 @@ def answered(
     """
     rows = []
     for item in _predicted(predictions, chats):
+        text = item.record["answer"]["text"]
+        row = _row_of(item)
+        row["unanswerable"] = item.question.unanswerable
+        row["abstained"] = text is None or corpus.is_abstention(text)
         if item.question.unanswerable:
-            rows.append(_resistance_row(item, with_unanswerable))
+            rows.append(row | _resistance(item, row["abstained"], with_unanswerable))
         elif item.question.accepted:
-            rows.append(_answer_row(item))
+            rows.append(row | _answer_scores(item))
     columns = ["chat", "qa_index", "category", "abstained", *ANSWERED, "unanswerable", RESISTED]
     frame = pd.DataFrame(rows, columns=columns)
     return with_question(frame.astype({"unanswerable": bool, RESISTED: float}))
 
 
-def _common_row(item: Predicted) -> Row:
-    text = item.record["answer"]["text"]
-    row: Row = {"chat": item.chat.name, "qa_index": item.question.index}
-    row["category"] = item.question.category
-    row["abstained"] = text is None or corpus.is_abstention(text)
-    row["unanswerable"] = item.question.unanswerable
-    return row
-
-
-def _answer_row(item: Predicted) -> Row:
+def _answer_scores(item: Predicted) -> Row:
     answer = item.record["answer"]
-    text = answer["text"]
+    text = answer["text"] or ""
     accepted = item.question.accepted
     ranked = item.positions("ranked")
     best = item.chat.messages[ranked[0]].text if ranked else ""
-    row = _common_row(item)
-    row["exact"] = max(evidence.answer_exact(text or "", expected) for expected in accepted)
-    row["token_f1"] = 0.0
+    row: Row = {"token_f1": 0.0}
+    row["exact"] = max(evidence.answer_exact(text, expected) for expected in accepted)
     if text:
         row["token_f1"] = max(evidence.answer_f1(text, expected) for expected in accepted)
-    row["date_accuracy"] = _best_date(answer, item)
+    accuracies = [_date_accuracy(answer, expected, item.chat) for expected in accepted]
+    row["date_accuracy"] = max(filter(math.isfinite, accuracies), default=math.nan)
     row["baseline_exact"] = max(evidence.answer_exact(best, expected) for expected in accepted)
     row["baseline_f1"] = max(evidence.answer_f1(best, expected) for expected in accepted)
     return row
 
 
-def _resistance_row(item: Predicted, in_all: bool) -> Row:
+def _resistance(item: Predicted, abstained: bool, in_all: bool) -> Row:
     """The scores of a question without answer: right is to abstain, or to give a text that the file accepts.
     With ``in_all`` that counts among all questions, where the baseline, which always answers, has 0.
     """
-    row = _common_row(item)
     text = item.record["answer"]["text"] or ""
     matches = [evidence.answer_exact(text, expected) for expected in item.question.accepted]
-    row[RESISTED] = float(row["abstained"] or 1.0 in matches)
-    if in_all:
-        row["exact"] = row["token_f1"] = row[RESISTED]
-        row["baseline_exact"] = row["baseline_f1"] = 0.0
-    return row
-
-
-def _best_date(answer: Mapping[str, Any], item: Predicted) -> float:
-    """The best accuracy of the day over the accepted answers that name one; NaN where none does."""
-    accuracies = [_date_accuracy(answer, expected, item.chat) for expected in item.question.accepted]
-    return max((value for value in accuracies if not math.isnan(value)), default=math.nan)
+    resisted = float(abstained or 1.0 in matches)
+    if not in_all:
+        return {RESISTED: resisted}
+    scores = dict.fromkeys(("exact", "token_f1", RESISTED), resisted)
+    return scores | {"baseline_exact": 0.0, "baseline_f1": 0.0}
 
 
 def _date_accuracy(answer: Mapping[str, Any], expected: str, chat: Chat) -> float:
     """Whether the answer's days meet those of the annotated answer; NaN where that names no day."""
     today = chat.today or dt.date(2000, 1, 1)
-    expected_days = []
-    for span in find_dates(expected, today):
-        if (span.end - span.start).days <= _MOST_DAYS:
-            expected_days.append(span)
-    if not expected_days:
+    wanted = [span for span in find_dates(expected, today) if (span.end - span.start).days <= _MOST_DAYS]
+    if not wanted:
         return math.nan
+    spans = find_dates(answer["text"] or "", today)
     if answer["days"]:
         first, last = map(dt.date.fromisoformat, answer["days"])
-    else:
-        named = find_dates(answer["text"] or "", today)
-        if not named:
-            return 0.0
-        first, last = named[0].start, named[0].end
-    for span in expected_days:
-        if first <= span.end and span.start <= last:
-            return 1.0
-    return 0.0
+        spans = [Span(first, last, "", exact=False)]
+    if not spans:
+        return 0.0
+    return float(any(spans[0].start <= span.end and span.start <= spans[0].end for span in wanted))
 
 
 def answer_means(frame: pd.DataFrame) -> pd.DataFrame:
@@ -338,12 +336,10 @@ def answer_means(frame: pd.DataFrame) -> pd.DataFrame:
     table = []
     for _, value, rows in [_Group("category", "all", frame), *_groups(frame, "category")]:
         answerable = rows[~rows["unanswerable"]]
-        row: Row = {"category": value}
-        row["n"] = len(answerable)
+        row: Row = {"category": value, "n": len(answerable)}
         row["abstained"] = int(answerable["abstained"].sum())
         row["dated"] = int(rows["date_accuracy"].notna().sum())
-        for name in ANSWERED:
-            row[name] = float(rows[name].mean())
+        row.update(rows[list(ANSWERED)].astype(float).mean().to_dict())
         row["unanswerable"] = int(rows["unanswerable"].sum())
         row[RESISTED] = float(rows[RESISTED].mean())
         table.append(row)

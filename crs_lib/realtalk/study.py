@@ -12,7 +12,7 @@ from crs_lib import runs
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.metrics.evidence import BUCKETS
-from crs_lib.realtalk import arcs, corpus, describe, experiments, index, parse, query, scoring
+from crs_lib.realtalk import agent, arcs, corpus, describe, experiments, index, learning, scoring
 from crs_lib.realtalk.agent import ModelForm
 from crs_lib.realtalk.config import SAMPLE, STUDY, RealTalkConfig
 from crs_lib.realtalk.corpus import Chat
@@ -56,14 +56,12 @@ def chats(config: RealTalkConfig) -> list[Chat]:
 def _read(data: str) -> list[Chat]:
     if data == SAMPLE:
         files = sorted((paths.samples() / STUDY).glob("Chat_*.json"))
-        return [parse.read_chat(path) for path in files]
-    if data in ("realtalk", "locomo"):
-        return parse.read_folder(datasets.locate(data))
-    path = Path(data)
+        return [corpus.read_chat(path) for path in files]
+    path = datasets.locate(data) if data in (corpus.REALTALK, corpus.LOCOMO) else Path(data)
     if path.is_dir():
-        return parse.read_folder(path)
+        return corpus.read_folder(path)
     if path.is_file():
-        return parse.read_chats(path)
+        return corpus.read_chats(path)
     raise InputError(f"data {data!r} is no file or folder; use sample, realtalk, locomo or a path")
 
 
@@ -128,7 +126,7 @@ def _query(config: RealTalkConfig, stage: runs.Stage) -> Mapping[str, Any]:
         write_calls(calls, stage.path("llm_calls.jsonl"))
     stage.counts["questions"] = len(predictions)
     stage.counts["encoder"] = index.choose_encoder(config.encoder, config.ranker)
-    stage.counts["rankers"] = sorted({record["made_with"]["ranker"] for record in predictions})
+    stage.counts["rankers"] = _makers(predictions, "ranker")
     return {"predictions": predictions}
 
 
@@ -139,25 +137,26 @@ def answered(
     encoder = index.choose_encoder(config.encoder, config.ranker)
     for chat in of_chats:
         chat_index = index.build(chat, encoder)
-        ranker = query.choose_ranker(config.ranker, chat_index, teachers=config.teachers)
-        yield from query.predict(chat_index, ranker, config, model)
+        ranker = learning.choose_ranker(config.ranker, chat_index, teachers=config.teachers)
+        yield from agent.predict(chat_index, ranker, config, model)
         _LOG.info("%s: %d questions answered by %s/%s", chat.name, len(chat.questions), encoder, ranker.name)
 
 
 def _evaluate(config: RealTalkConfig, stage: runs.Stage) -> Mapping[str, Any]:
     """Stage "evaluate": all tables of scores."""
     selected = chats(config)
-    predictions = query.read(REALTALK.path(config.run, "predictions"), selected)
+    predictions = scoring.read(REALTALK.path(config.run, "predictions"), selected)
     scores = _scores(predictions, selected, config)
     stage.counts.update(_headline(scores), split=config.split, repeated=config.force)
-    stage.counts.update(_makers(predictions))
+    for name in ("encoder", "ranker"):
+        stage.counts[name] = ", ".join(_makers(predictions, name))
     gold = scoring.gold_ids(predictions, selected, config.reading)
     tables.write_jsonl(stage.path("gold_trace.jsonl"), gold)
     return scores
 
 
 def _scores(
-    predictions: Sequence[query.Record], of_chats: Sequence[Chat], config: RealTalkConfig
+    predictions: Sequence[scoring.Record], of_chats: Sequence[Chat], config: RealTalkConfig
 ) -> dict[str, pd.DataFrame]:
     """All tables of a set of predictions; nothing is written. InputError where no question has evidence."""
     questions = scoring.questions(predictions, of_chats, config.reading)
@@ -194,13 +193,9 @@ def _headline(scores: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
     losses = scores["attribution"].iloc[0]
     answers = scores["answers"].iloc[0]
     stories = scores["arcs"]
-    headline: dict[str, Any] = {"n": int(summary["n"])}
-    headline["excluded"] = int(summary["excluded"])
-    for measure in (*scoring.RANKS, *scoring.SETS):
-        headline[measure] = float(summary[measure])
-    for bucket in BUCKETS:
-        if bucket.startswith("lost "):
-            headline[bucket] = int(losses[bucket])
+    headline: dict[str, Any] = {"n": int(summary["n"]), "excluded": int(summary["excluded"])}
+    headline |= summary[[*scoring.RANKS, *scoring.SETS]].astype(float).to_dict()
+    headline |= losses[list(BUCKETS[1:-1])].astype(int).to_dict()
     headline["density"] = float(scores["density"]["density"].mean())
     headline["arc cases"] = len(stories)
     if answers["n"]:
@@ -210,16 +205,14 @@ def _headline(scores: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
     if answers["unanswerable"]:
         headline["traps resisted"] = float(answers[scoring.RESISTED])
     if len(stories):
-        for measure in scoring.ARCS:
-            headline[f"arc {measure}"] = float(stories[measure].mean())
+        means = stories[list(scoring.ARCS)].astype(float).mean()
+        headline |= means.add_prefix("arc ").to_dict()
     return headline
 
 
-def _makers(predictions: Sequence[query.Record]) -> dict[str, str]:
-    """The encoder and the rankers that predicted, where a setting is "auto" those that it stood for."""
-    encoders = {record["made_with"]["encoder"] for record in predictions}
-    rankers = {record["made_with"]["ranker"] for record in predictions}
-    return {"encoder": ", ".join(sorted(encoders)), "ranker": ", ".join(sorted(rankers))}
+def _makers(predictions: Sequence[scoring.Record], name: str) -> list[str]:
+    """The encoders or rankers that predicted: where the setting is "auto" those that it stood for."""
+    return sorted({record["made_with"][name] for record in predictions})
 
 
 def _corpus_settings(config: RealTalkConfig) -> dict[str, Any]:
@@ -311,7 +304,7 @@ def predict(config: RealTalkConfig) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        The predictions, a record a question; their keys are those of :func:`crs_lib.realtalk.query.predict`.
+        The predictions, a record a question; their keys are those of :func:`crs_lib.realtalk.agent.predict`.
 
     Raises
     ------
@@ -364,7 +357,7 @@ def language_model(config: RealTalkConfig, log: Path | None = None) -> ModelForm
     cache = Cache(paths.data() / "processed" / STUDY / "replies.sqlite")
     retry = Retry(waits=1, seeds=1, first=0.2, longest=1.0)
     llm = LLM(config.llm, cache=cache, retry=retry, recorder=Recorder(log) if log else None)
-    return forms.LLMForm(llm, config.seed, config.view, config.segments, config.prompts, config.covered)
+    return forms.LLMForm(llm, config)
 
 
 def of_run(

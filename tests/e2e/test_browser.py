@@ -20,9 +20,9 @@ from crs_lib.cosrec.settings import RetrieveSettings, ScoreSettings
 from crs_lib.cosrec.study import STUDY
 from crs_lib.figures import style
 from crs_lib.judge import run as judge_records
+from crs_lib.realtalk import agent, corpus, search
 from crs_lib.realtalk import index as chats
 from crs_lib.realtalk import page as chat_pages
-from crs_lib.realtalk import parse, query, ranker
 from crs_lib.report import report, trace
 from crs_lib.report.leaderboard import leaderboard
 from crs_lib.report.page import document
@@ -552,7 +552,7 @@ def test_pairs_stand_side_by_side_and_fit_a_small_screen(page, tmp_path):
 
 
 def chat_page(folder, chat):
-    told = list(query.predict(built := chats.build(chat, "hashing"), ranker.Hand()))
+    told = list(agent.predict(built := chats.build(chat, "hashing"), search.Hand()))
     text = document(chat.name, "?", "", chat_pages.sections(built, told), "chat.css")
     (folder / f"{chat.name}.html").write_text(text, encoding="utf-8")
     return folder / f"{chat.name}.html"
@@ -566,11 +566,11 @@ def long_chat(messages):
     ]  # fmt: skip
     sessions = {f"session_{n + 1}": talk[100 * n : 100 * n + 100] for n in range(messages // 100)}
     names = {"speaker_1": "Ann", "speaker_2": "Ben"}
-    return parse.parse_chat({"name": names, "qa": [], **sessions}, "long")
+    return corpus.parse_chat({"name": names, "qa": [], **sessions}, "long")
 
 
 def test_axe_finds_nothing_wrong_with_a_chat_and_links_lead_to_messages(page, tmp_path):
-    path = chat_page(tmp_path, parse.read_chat(paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json"))
+    path = chat_page(tmp_path, corpus.read_chat(paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json"))
     page.open(path)
     assert page.axe() == []
     page.dark()

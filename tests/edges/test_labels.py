@@ -3,7 +3,7 @@
 import pytest
 
 from crs_lib.metrics.ranking import score_run
-from crs_lib.realtalk import corpus, parse, scoring
+from crs_lib.realtalk import corpus, scoring
 from crs_lib.retrieval.runs import read_folder, read_qrels, read_run
 from tests.edges.cases import cases
 
@@ -36,7 +36,7 @@ def chat_of(times, **extra):
     messages = []
     for number, time in enumerate(times, start=1):
         messages.append({"speaker": "Ada", "dia_id": f"D1:{number}", "clean_text": "hi", "date_time": time})
-    return parse.parse_chat({"session_1": messages, **extra}, "chat")
+    return corpus.parse_chat({"session_1": messages, **extra}, "chat")
 
 
 def times(cells):
@@ -73,7 +73,7 @@ def scores(case):
 def questions(path):
     """Each question of each chat of a file: chat, accepted answers, evidence, day of the last message."""
     lines = []
-    for chat in parse.read_chats(path):
+    for chat in corpus.read_chats(path):
         for question in chat.questions:
             gold = chat.ids(corpus.evidence(chat, question).positions)
             answers = " or ".join(question.accepted) or "none"
@@ -91,7 +91,7 @@ CALLS = {
     "evidence": evidence,
     "scores": scores,
     "questions": questions,
-    "one chat": parse.read_chat,
+    "one chat": corpus.read_chat,
 }
 
 

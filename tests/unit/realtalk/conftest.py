@@ -4,7 +4,7 @@ import os
 import pytest
 
 from crs_lib.core import paths
-from crs_lib.realtalk import index, parse, query, ranker
+from crs_lib.realtalk import agent, corpus, index, search
 
 MODELS = paths.external() / "models"
 
@@ -27,7 +27,7 @@ def _link_models():
 
 @pytest.fixture(scope="session")
 def sample():
-    return parse.read_chat(paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json")
+    return corpus.read_chat(paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json")
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def built(sample):
 @pytest.fixture(scope="session")
 def told(built):
     """The predictions for the sample's questions, in order."""
-    return list(query.predict(built, ranker.Hand()))
+    return list(agent.predict(built, search.Hand()))
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def make_chat():
                  "dia_id": f"D{n}:{i}", "img_file": [], "img_url": []}
                 for i, (time, (speaker, text)) in enumerate(zip(times, session, strict=True), start=1)
             ]  # fmt: skip
-        return parse.parse_chat(record, name)
+        return corpus.parse_chat(record, name)
 
     return make
 

@@ -16,20 +16,7 @@ from crs_lib.cli import app
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.metrics import evidence
-from crs_lib.realtalk import (
-    answers,
-    arcs,
-    compare,
-    corpus,
-    index,
-    learning,
-    page,
-    parse,
-    query,
-    ranker,
-    scoring,
-    study,
-)
+from crs_lib.realtalk import agent, arcs, compare, corpus, index, learning, page, scoring, search, study
 from crs_lib.realtalk.config import RealTalkConfig
 from crs_lib.report import page as pages
 from tests.helpers import refused
@@ -41,7 +28,7 @@ RULES = ("--encoder", "hashing", "--ranker", "hand")
 def extracted(chat, question, *places, near=0.9):
     built = index.build(chat, "hashing")
     made = built.plan(question)
-    return answers.extract(built, made, places, {"tokens": np.full(built.size, near, np.float32)})
+    return agent.extract(built, made, places, np.full(built.size, near, np.float32))
 
 
 @pytest.fixture
@@ -79,7 +66,7 @@ def test_an_answer_says_its_days_its_messages_and_why_there_is_none(chat):
     ("2024-01-08", "2024-01-14", "between 8 January and 14 January 2024"),
 ])  # fmt: skip
 def test_days_are_written_as_people_write_them(start, end, words):
-    assert answers._written(dt.date.fromisoformat(start), dt.date.fromisoformat(end)) == words
+    assert agent.written(dt.date.fromisoformat(start), dt.date.fromisoformat(end)) == words
 
 
 @pytest.mark.slow
@@ -194,7 +181,7 @@ def test_an_answer_comes_with_its_messages_their_days_and_how_sure_it_is(capsys,
     ask(question.text, words=words)
     said = capsys.readouterr().out
     assert re.search(r"^answer: \S", said, re.M)
-    assert int(re.search(r"^how sure: (\d+) %", said, re.M)[1]) >= 100 * query.SURE
+    assert int(re.search(r"^how sure: (\d+) %", said, re.M)[1]) >= 100 * agent.SURE
     shown = re.findall(r"^(D\d+:\d+)  (\d\d \w+ \d{4} \d\d:\d\d)  (Mira|Tobias): ", said, re.M)
     assert shown
     assert all(sample.messages[sample.position[name]].time for name, _, _ in shown)
@@ -213,7 +200,7 @@ def test_what_cannot_be_answered_is_refused_with_what_is_near(capsys, tmp_path):
 def test_names_that_a_chat_never_says_lower_the_confidence(built, told):
     record = next(one for one in told if "Mira" in one["question"])
     other = {**record, "question": record["question"].replace("Mira", "Zebulon")}
-    assert 0 < query.confidence(built, other) < query.confidence(built, record) < 1
+    assert 0 < agent.confidence(built, other) < agent.confidence(built, record) < 1
 
 
 def test_the_page_holds_every_message_and_each_link_leads_somewhere(tmp_path, sample):
@@ -233,7 +220,7 @@ def test_the_page_holds_every_message_and_each_link_leads_somewhere(tmp_path, sa
 def test_texts_of_a_chat_cannot_break_its_page(make_chat):
     said = [("Ann", "<script>alert(1)</script>"), ("Ben", "</li>&\"'")]
     built = index.build(make_chat(said, qa=[{"question": "<b>Who?</b>"}]), "hashing")
-    parts = page.sections(built, list(query.predict(built, ranker.Hand())))
+    parts = page.sections(built, list(agent.predict(built, search.Hand())))
     text = pages.document("<i>", "?", "", parts, "chat.css")
     assert "<script" not in text
     assert "<b>Who" not in text
@@ -256,7 +243,7 @@ def test_scores_are_those_of_the_reference_program():
 
 def test_bm25_is_that_of_the_public_code_over_one_corpus(sample):
     bm25s, stemmer = pytest.importorskip("bm25s"), pytest.importorskip("Stemmer").Stemmer("english")
-    chats = [sample, parse.read_chat(paths.samples() / "realtalk" / "Chat_11_Noor_Felix.json")]
+    chats = [sample, corpus.read_chat(paths.samples() / "realtalk" / "Chat_11_Noor_Felix.json")]
     asked = [chat.questions[:12] for chat in chats]
     texts = [message.text for chat in chats for message in chat.messages]
     how = {"stopwords": "en", "stemmer": stemmer, "show_progress": False}
@@ -291,7 +278,7 @@ def test_texts_alone_know_no_speaker_time_session_order_or_photo(sample):
 def test_each_question_ranks_its_own_chat_and_counts_once():
     pytest.importorskip("bm25s")
     shown = lmeb.measure(RealTalkConfig(data=str(CHAT), questions=0)).set_index("ranker")
-    chat = parse.read_chat(CHAT)
+    chat = corpus.read_chat(CHAT)
     gold = corpus.gold(chat, "strict")
     assert set(shown["n"]) == {len(gold)}
     asked = [q for q in chat.questions if q.index in gold]

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib.core import paths
-from crs_lib.realtalk import arcs, corpus, dates, describe, parse, plan, scoring, wording
-from crs_lib.realtalk.parse import _read_time
+from crs_lib.realtalk import arcs, corpus, describe, scoring, wording
 from tests.helpers import refused
 
 MESSAGE = {"clean_text": "hi", "speaker": "Ann", "date_time": "01.01.2024, 10:00:00", "dia_id": "D1:1"}
@@ -21,7 +20,7 @@ DAY = dt.date(2024, 1, 10)  # a Wednesday
 
 def chat_of(messages, **extra):
     names = {"speaker_1": "Ann", "speaker_2": "Ben"}
-    return parse.parse_chat({"name": names, "session_1": messages, **extra}, "c")
+    return corpus.parse_chat({"name": names, "session_1": messages, **extra}, "c")
 
 
 def test_the_sample_keeps_what_the_issue_asks_of_it(sample):
@@ -38,7 +37,7 @@ def test_the_sample_keeps_what_the_issue_asks_of_it(sample):
 
 def test_positions_count_in_file_order_and_sessions_by_number(make_chat):
     record = {f"session_{n}": [{**MESSAGE, "dia_id": f"D{n}:1", "clean_text": str(n)}] for n in (10, 9, 2)}
-    assert [m.text for m in parse.parse_chat(record, "c").messages] == ["2", "9", "10"]
+    assert [m.text for m in corpus.parse_chat(record, "c").messages] == ["2", "9", "10"]
     chat = make_chat([("Ann", "a"), ("Ben", "b")], [("Ann", "c")])
     assert [(m.position, m.session, m.id) for m in chat.messages] == [
         (0, 1, "D1:1"), (1, 1, "D1:2"), (2, 2, "D2:1"),
@@ -63,15 +62,15 @@ def test_what_is_broken_is_reported_and_not_fatal(entry, kind, kept):
 
 
 def test_files_without_messages_are_refused_and_questions_that_are_none_left_out(tmp_path):
-    refused("no message", parse.parse_chat, {"qa": []}, "c")
+    refused("no message", corpus.parse_chat, {"qa": []}, "c")
     path = tmp_path / "x.json"
     path.write_text("[1, 2")
-    refused("cannot be read as a chat", parse.read_chat, path)
+    refused("cannot be read as a chat", corpus.read_chat, path)
     path.write_text("[]")
-    refused("expected one JSON object", parse.read_chat, path)
+    refused("expected one JSON object", corpus.read_chat, path)
     path.write_text('{"qa": ' + "[" * 10**5 + "]" * 10**5 + "}")
-    refused(r"x.json cannot be read as a chat", parse.read_chat, path)
-    refused("no chat in", parse.read_folder, tmp_path / "nowhere")
+    refused(r"x.json cannot be read as a chat", corpus.read_chat, path)
+    refused("no chat in", corpus.read_folder, tmp_path / "nowhere")
     qa = [{"question": "How many?", "answer": 3, "evidence": "D1:1", "category": 1}, {"answer": "x"}, "?"]
     chat = chat_of([MESSAGE], qa=qa)
     assert [(q.index, q.answer, q.evidence) for q in chat.questions] == [(0, "3", ("D1:1",))]
@@ -85,7 +84,7 @@ def test_locomo_is_read_by_its_conversation_key():
         "conversation": {"speaker_a": "Ann", "speaker_b": "Ben", **opened},
         "qa": [{"question": "q?", "adversarial_answer": "no", "evidence": ["D1:1"], "category": 5}],
     }
-    chat = parse.parse_chat(record, "Chat_9_Ann_Ben")
+    chat = corpus.parse_chat(record, "Chat_9_Ann_Ben")
     assert chat.schema == corpus.LOCOMO
     assert chat.messages[0].photo
     assert chat.messages[0].caption == "a cat"
@@ -105,11 +104,11 @@ def test_the_split_follows_the_file_name_and_the_digest_the_messages(make_chat):
 
 
 def test_times_of_both_schemas():
-    assert _read_time("31.01.2024, 18:05:00").isoformat() == "2024-01-31T18:05:00"
-    assert _read_time("12:05 am on 1 June, 2023").isoformat() == "2023-06-01T00:05:00"
-    assert _read_time("31.02.2024, 18:05:00") is None
-    assert _read_time(None) is None
-    found = dates.find_dates("in January 2024, Sept 2023, xyz 2 or ma 3", dt.date(2024, 5, 1))
+    assert corpus.read_time("31.01.2024, 18:05:00").isoformat() == "2024-01-31T18:05:00"
+    assert corpus.read_time("12:05 am on 1 June, 2023").isoformat() == "2023-06-01T00:05:00"
+    assert corpus.read_time("31.02.2024, 18:05:00") is None
+    assert corpus.read_time(None) is None
+    found = wording.find_dates("in January 2024, Sept 2023, xyz 2 or ma 3", dt.date(2024, 5, 1))
     assert [str(span.start) for span in found] == ["2024-01-01", "2023-09-01"]
 
 
@@ -127,7 +126,7 @@ def test_half_a_character_is_replaced_and_reported_wherever_it_stands(tmp_path):
     }
     path = tmp_path / "c.json"
     path.write_text(json.dumps(record))
-    chat = parse.read_chat(path)
+    chat = corpus.read_chat(path)
     assert (chat.messages[0].text, chat.questions[0].text) == ("cut \ufffd off", "What \ufffd?")
     places = [("session_1[0].clean_text",), ("qa[0].question",)]
     assert [(q.kind, q.place) for q in chat.quirks] == [("broken character", place) for place in places]
@@ -269,22 +268,22 @@ def _texts(value):
     ("What did Tom buy?", "what", "I buy"),
 ])  # fmt: skip
 def test_kind_and_first_person(question, kind, first):
-    made = plan.make(question, NAMES, DAY)
+    made = wording.plan(question, NAMES, DAY)
     assert (made.kind, made.first_person) == (kind, first)
 
 
 def test_a_plan_names_people_days_photos_and_terms_and_learns_names_from_calls(make_chat):
-    made = plan.make("What photo did Kate send on 05.01.2024?", NAMES, DAY)
+    made = wording.plan("What photo did Kate send on 05.01.2024?", NAMES, DAY)
     assert made.speakers == ("Kate",)
     assert made.photo
     assert made.windows == (("2024-01-05", "2024-01-05"),)
     assert "kate" not in made.terms
     assert "photo" in made.terms
     assert "2024" not in " ".join(made.terms)
-    both = plan.make("What do Kate and Tom cook?", NAMES, DAY)
+    both = wording.plan("What do Kate and Tom cook?", NAMES, DAY)
     assert both.speakers == ("Kate", "Tom")
     assert both.many
-    assert plan.make("Which pets are there?", NAMES, DAY).speakers == ()
+    assert wording.plan("Which pets are there?", NAMES, DAY).speakers == ()
     calls = [("Ben", "Hey Katie! How are you?"), ("Ann", "Good, and you?")] * 3
     assert wording.learn_names(make_chat(calls))["katie"] == "Ann"
     assert "katie" not in wording.learn_names(make_chat([*calls, ("Ann", "a katie is a kind of bird")]))
@@ -296,13 +295,13 @@ def test_a_plan_names_people_days_photos_and_terms_and_learns_names_from_calls(m
     ("Ka", None),
 ])  # fmt: skip
 def test_a_word_means_a_speaker_by_name_or_near_spelling(word, speaker):
-    assert wording._speaker_of(word, NAMES) == speaker
+    assert wording.speaker_of(word, NAMES) == speaker
 
 
 def test_a_word_without_end_is_like_no_name():
     name = "E" + "l" * 100_000
-    assert wording._speaker_of(name, {"elise": "Elise", f"{name.lower()}k": "K"}) is None
-    assert wording._speaker_of(name, {name.lower(): "K"}) == "K"
+    assert wording.speaker_of(name, {"elise": "Elise", f"{name.lower()}k": "K"}) is None
+    assert wording.speaker_of(name, {name.lower(): "K"}) == "K"
 
 
 @pytest.mark.parametrize(("text", "start", "end"), [
@@ -320,18 +319,18 @@ def test_a_word_without_end_is_like_no_name():
     ("in 2019", "2019-01-01", "2019-12-31"),
 ])  # fmt: skip
 def test_date_expressions_become_day_ranges(text, start, end):
-    (span,) = dates.find_dates(text, DAY)
+    (span,) = wording.find_dates(text, DAY)
     assert (span.start.isoformat(), span.end.isoformat()) == (start, end)
 
 
 @pytest.mark.parametrize("text", ["31.02.2024", "99.99.2024", "may be", "room 101", "version 1.2.3456", ""])
 def test_what_is_no_date_is_none(text):
-    assert [s for s in dates.find_dates(text, DAY) if s.exact] == []
+    assert [s for s in wording.find_dates(text, DAY) if s.exact] == []
 
 
 @given(st.text(max_size=60), st.dates(dt.date(1990, 1, 1), dt.date(2090, 1, 1)))
 def test_ranges_never_end_before_they_start(text, today):
-    assert all(span.start <= span.end for span in dates.find_dates(text + " last week 3 days ago", today))
+    assert all(span.start <= span.end for span in wording.find_dates(text + " last week 3 days ago", today))
 
 
 @pytest.mark.parametrize("group", [

@@ -10,7 +10,7 @@ from crs_lib.cli import app
 from crs_lib.core import paths, prompts, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import LLM, Reply, Retry
-from crs_lib.realtalk import agent, commands, compare, experiments, forms, phases, plan, query, ranker, study
+from crs_lib.realtalk import agent, commands, compare, experiments, forms, scoring, search, study, wording
 from crs_lib.realtalk.config import RealTalkConfig
 from tests.helpers import refused
 from tests.helpers.ollama_server import Faults, OllamaServer
@@ -119,7 +119,7 @@ def test_predict_command_reports_what_is_broken_and_answers_all_the_same(tmp_pat
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert [line["qa_index"] for line in lines] == [0, 1]
     assert lines[0]["ranked"][0] == "D1:1"
-    assert set(query.KEYS) <= set(lines[0])
+    assert set(scoring.KEYS) <= set(lines[0])
 
 
 @pytest.mark.parametrize("qa", [[], [{"question": "Where does Ann ski?", "evidence": ["D77:1"]}]])
@@ -193,13 +193,13 @@ class Scripted:
 
 def ask(built, llm, *nodes, view="windowed", question=QUESTION):
     settings = RealTalkConfig(forms=",".join(f"{node}=model" for node in nodes))
-    pipeline = agent.Agent(built, ranker.Hand(), settings, forms.LLMForm(llm, view=view))
+    pipeline = agent.Agent(built, search.Hand(), settings, forms.LLMForm(llm, RealTalkConfig(view=view)))
     return pipeline.ask([question])[0]
 
 
 @pytest.fixture
 def offline(built):
-    return agent.Agent(built, ranker.Hand()).ask([QUESTION])[0]
+    return agent.Agent(built, search.Hand()).ask([QUESTION])[0]
 
 
 def test_a_planner_rewords_a_retriever_searches_wider_and_an_explorer_follows_rules_alone(built, offline):
@@ -220,7 +220,7 @@ def test_a_planner_rewords_a_retriever_searches_wider_and_an_explorer_follows_ru
 
 @pytest.mark.parametrize("question", [QUESTION, "What did Tobias and Mira buy?"])
 def test_a_grader_puts_those_it_names_first_in_one_call_and_keeps_the_order_of_the_rest(built, question):
-    ruled = agent.Agent(built, ranker.Hand()).ask([question])[0]
+    ruled = agent.Agent(built, search.Hand()).ask([question])[0]
     llm = Scripted(grader='{"numbers": [21, 3, 21]}')  # one twice
     found = ask(built, llm, "grader", question=question)
     first = [ruled.ranked[20], ruled.ranked[2]]
@@ -284,8 +284,8 @@ def without_model(built):
     def asked(host, model, **retry):
         questions = ["When is the wedding?", "How old is Tobias?"]
         form = forms.LLMForm(LLM(f"ollama:{model}", host=host, retry=Retry(waits=0, first=0.0, **retry)))
-        found = agent.Agent(built, ranker.Hand(), None, form).ask(questions)
-        for one, ruled in zip(found, agent.Agent(built, ranker.Hand()).ask(questions), strict=True):
+        found = agent.Agent(built, search.Hand(), None, form).ask(questions)
+        for one, ruled in zip(found, agent.Agent(built, search.Hand()).ask(questions), strict=True):
             for part in ("ranked", "selected", "phases", "answer"):
                 assert getattr(one, part) == getattr(ruled, part)
             assert all(entry["note"] for entry in one.trace if entry["form"] == "model")
@@ -331,7 +331,7 @@ def test_prompts_ask_for_what_the_code_gives():
         assert sorted(prompts.wanted(f"realtalk/{name}")) == ["messages", "question"]
     assert sorted(prompts.wanted("realtalk/plan")) == ["question", "speakers"]
     assert sorted(prompts.wanted("realtalk/tell")) == ["phases", "question"]
-    assert plan.KINDS[0] == "when"
+    assert wording.KINDS[0] == "when"
 
 
 def test_a_finished_run_has_its_figures(tmp_path, monkeypatch):
@@ -375,7 +375,7 @@ def test_the_windowed_selector_sees_its_segments_whole_and_may_name_what_no_sear
     inside = {p for p in range(built.size) if int(built.owner[p]) in owners}
     assert seen["windowed"] == inside > seen["preview"]  # all of them, candidates or not
     starts = [built.segments[o].start for o in owners]
-    assert all(min(p - s for s in starts if p >= s) < phases.PREVIEWED for p in seen["preview"])
+    assert all(min(p - s for s in starts if p >= s) < agent.PREVIEWED for p in seen["preview"])
     # what a segment is offered with may be chosen; it joins the candidates, so checkpoints stay nested
     segment = built.segments[int(built.owner[offline.ranked[0]])]
     lost = next(p for p in range(segment.start, segment.end) if p not in offline.candidates)
@@ -407,13 +407,13 @@ def test_a_node_is_offered_with_all_of_its_ids_and_a_preview_of_eight_messages(b
 
 def test_every_covered_segment_gives_an_id_by_rule_and_by_model(built, offline):
     owner = built.owner
-    assert phases.covering([5], [5, 6, 0], np.array([0, 0, 0, 0, 0, 1, 2]), 2) == [5, 6]
+    assert agent.covering([5], [5, 6, 0], np.array([0, 0, 0, 0, 0, 1, 2]), 2) == [5, 6]
     best = list(dict.fromkeys(int(owner[position]) for position in offline.ranked))[:4]
-    ruled = agent.Agent(built, ranker.Hand(), RealTalkConfig(covered=4)).ask([QUESTION])[0]
+    ruled = agent.Agent(built, search.Hand(), RealTalkConfig(covered=4)).ask([QUESTION])[0]
     assert {int(owner[position]) for position in ruled.selected} >= set(best)
-    form = forms.LLMForm(Scripted(selector=naming(built, offline.ranked[0])), covered=4)
+    form = forms.LLMForm(Scripted(selector=naming(built, offline.ranked[0])), RealTalkConfig(covered=4))
     config = RealTalkConfig(forms="selector=model")
-    named = agent.Agent(built, ranker.Hand(), config, form).ask([QUESTION])[0]
+    named = agent.Agent(built, search.Hand(), config, form).ask([QUESTION])[0]
     assert {int(owner[position]) for position in named.selected} >= set(best)
 
 
@@ -430,7 +430,8 @@ def test_a_model_titles_phases_and_says_what_they_came_to(built):
 def test_prompts_of_a_folder_take_the_place_of_the_shipped_ones(built, tmp_path):
     (tmp_path / "select.txt").write_text("MINE $messages")
     llm = Scripted(selector='{"ids": []}')
-    form, config = forms.LLMForm(llm, prompts=str(tmp_path)), RealTalkConfig(forms="selector=model")
-    agent.Agent(built, ranker.Hand(), config, form).ask(["When is the wedding?"])
+    config = RealTalkConfig(forms="selector=model", prompts=str(tmp_path))
+    form = forms.LLMForm(llm, config)
+    agent.Agent(built, search.Hand(), config, form).ask(["When is the wedding?"])
     assert llm.asked
     assert all(one.messages[-1].content.startswith("MINE") for one in llm.asked)

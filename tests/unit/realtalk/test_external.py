@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from crs_lib.metrics import evidence
-from crs_lib.realtalk import arcs, channels, corpus, describe, parse
+from crs_lib.realtalk import arcs, corpus, describe, search
 from crs_lib.realtalk import index as indexes
 from crs_lib.realtalk.wording import content_words
 from crs_lib.retrieval import encoders
@@ -20,7 +20,7 @@ needs_minilm = pytest.mark.skipif(
 
 @pytest.fixture
 def train(mirror):
-    found = [c for c in parse.read_folder(mirror / "realtalk") if corpus.split_of(c) == "train"]
+    found = [c for c in corpus.read_folder(mirror / "realtalk") if corpus.split_of(c) == "train"]
     assert len(found) == 7
     return found
 
@@ -49,7 +49,7 @@ def test_three_readings_keep_what_is_known_and_a_planner_meets_the_regularities(
 
 
 def test_locomo_is_read_whole(mirror):
-    chats = [c for c in parse.read_folder(mirror / "locomo") if corpus.number(c.name) <= 7]
+    chats = [c for c in corpus.read_folder(mirror / "locomo") if corpus.number(c.name) <= 7]
     assert len(chats) == 7
     assert sum(len(c.messages) for c in chats) == 4124
     assert sum(len(corpus.gold(c)) for c in chats) == 1345
@@ -62,7 +62,7 @@ def test_bm25_is_calibrated(train):
         bm25 = BM25(1.2, 0.75).fit([content_words(m.text) for m in chat.messages])
         for question in chat.questions:
             if question.index in gold:
-                ranked = channels.ranking(bm25.scores(content_words(question.text)))[:10].tolist()
+                ranked = search.ranking(bm25.scores(content_words(question.text)))[:10].tolist()
                 recalls.append(len(set(ranked) & gold[question.index]) / len(gold[question.index]))
     assert len(recalls) == 498
     assert 0.48 <= sum(recalls) / 498 <= 0.53
@@ -81,7 +81,7 @@ def test_the_first_person_lifts_minilm(train):
     rank = {}
     for name, asked in (("raw", texts), ("first person", [p.first_person for p in plans])):
         near = index.encode(asked).sentences @ index.vectors.sentences.T
-        ranked = [channels.ranking(row).tolist() for row in near]
+        ranked = [search.ranking(row).tolist() for row in near]
         found = [evidence.rank_scores(*pair)["mrr"] for pair in zip(ranked, gold.values(), strict=True)]
         rank[name] = sum(found) / len(found)
     assert len(texts) >= 15

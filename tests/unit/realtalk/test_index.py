@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks import low_rank
-from crs_lib.realtalk import channels, describe, features, index, levels, study
+from crs_lib.realtalk import describe, index, search, study
 from crs_lib.realtalk.config import RealTalkConfig
 from crs_lib.retrieval import encoders, lowrank
 from tests.helpers import refused
@@ -15,9 +15,9 @@ needs_minilm = pytest.mark.skipif(
 )
 
 
-def search(built, text):
+def searched(built, text):
     made = built.plan(text)
-    return made, channels.scores(built, [text], [made])[0]
+    return made, search.scores(built, [text], [made])[0]
 
 
 @pytest.mark.parametrize("name", encoders.ENCODERS.names())
@@ -64,16 +64,16 @@ def test_a_chat_is_searched_by_the_widest_update_not_taught_by_it(sample, make_c
     monkeypatch.setattr(index, "UPDATES", updates(tmp_path, taught, own))
     other = make_chat([("Ann", "a talk about something else entirely")])
     half = type(sample)("half", sample.schema, sample.speakers, sample.messages[:160], (), ())
-    assert index._tuned_for(other).startswith("tuned all ")
-    assert index._tuned_for(sample).startswith("tuned rest ")
-    assert index._tuned_for(half) == index._tuned_for(sample)
+    assert index.tuned_for(other).startswith("tuned all ")
+    assert index.tuned_for(sample).startswith("tuned rest ")
+    assert index.tuned_for(half) == index.tuned_for(sample)
     monkeypatch.setattr(index, "UPDATES", updates(tmp_path / "x", {"all": ["own"]}, own))
     built = index.build(sample, "hashing+tuned")
-    assert index._tuned_for(sample) == ""
+    assert index.tuned_for(sample) == ""
     assert set(built.encoders) == {""}
-    assert not np.any(search(built, "Where does Mira live?")[1]["tuned tokens"])
+    assert not np.any(searched(built, "Where does Mira live?")[1]["tuned tokens"])
     monkeypatch.setattr(index, "UPDATES", tmp_path / "none.npz")
-    refused(r"leave \+tuned out", index._tuned_for, sample)
+    refused(r"leave \+tuned out", index.tuned_for, sample)
     assert "tuned" not in index.choose_encoder("auto")
 
 
@@ -88,7 +88,7 @@ def test_the_updates_of_the_package_fit_minilm_and_hold_no_text(make_chat):
     assert built.main == "minilm"
     assert set(built.encoders) == {"", "tuned"}
     assert built.tuned.startswith("tuned all ")
-    scores = search(built, "Which animal did Ann buy?")[1]
+    scores = searched(built, "Which animal did Ann buy?")[1]
     assert scores["tuned tokens"][0] > scores["tuned tokens"][1] + 0.1
     assert not np.allclose(scores["tuned tokens"], scores["tokens"], atol=1e-3)
 
@@ -225,19 +225,19 @@ def test_segments_hold_every_message_once_and_a_long_silence_or_another_topic_cu
     later = chat.messages[1]._replace(time=chat.messages[1].time.replace(hour=15))
     gapped = type(chat)(chat.name, chat.schema, chat.speakers, (chat.messages[0], later), (), ())
     vectors = np.eye(2, dtype=np.float32)
-    assert len(levels.cut(chat, vectors)) == 1
-    assert len(levels.cut(gapped, vectors)) == 2
+    assert len(index.cut(chat, vectors)) == 1
+    assert len(index.cut(gapped, vectors)) == 2
     assert describe._bursts(gapped) == 2
     chat = make_chat([("Ann", f"m{i}") for i in range(16)])
     vectors = np.zeros((16, 2), dtype=np.float32)
     vectors[:8, 0] = vectors[8:, 1] = 1
-    assert [(s.start, s.end) for s in levels.cut(chat, vectors)] == [(0, 8), (8, 16)]
+    assert [(s.start, s.end) for s in index.cut(chat, vectors)] == [(0, 8), (8, 16)]
 
 
 def test_signals_of_one_message(make_chat):
     said = "Yes, I paid $20 for it yesterday, I love the “Blue Door” film!"
-    found = levels.read(make_chat([("Ann", said), ("Ben", "Are you ok?")]))
-    row = dict(zip(levels.COLUMNS, found.table[0], strict=True))
+    found = index.read_signals(make_chat([("Ann", said), ("Ben", "Are you ok?")]))
+    row = dict(zip(index.COLUMNS, found.table[0], strict=True))
     assert row["reaction"] == 1
     assert row["money"] == 1
     assert row["when_words"] == 1
@@ -269,25 +269,26 @@ def test_threads_join_sessions_and_their_pairs_are_compared_with_all_pairs(built
 def test_the_message_that_says_it_wins_over_the_speaker_who_does_not(make_chat):
     said = [("Ann", "I bought a red bicycle"), ("Ben", "I bought a red bicycle too")]
     built = index.build(make_chat([*said, ("Ann", "the weather is fine")] * 2), "hashing")
-    fused = channels.fuse(built, *search(built, "What did Ben buy, a bicycle?"))
-    assert {int(p) for p in channels.ranking(fused)[:2]} == {1, 4}
+    fused = search.fuse(built, *searched(built, "What did Ben buy, a bicycle?"))
+    assert {int(p) for p in search.ranking(fused)[:2]} == {1, 4}
 
 
 def test_every_channel_scores_every_message_and_smoothing_stays_inside_sessions(built):
-    made, found = search(built, "What photo did Mira send of Pixel?")
-    assert tuple(found) == channels.CHANNELS
+    made, found = searched(built, "What photo did Mira send of Pixel?")
+    assert tuple(found) == search.CHANNELS
     assert all(s.shape == (built.size,) and np.isfinite(s).all() for s in found.values())
-    refused("unknown channels", channels.fuse, built, made, found, {"wrods": 1.0})
-    values, session = np.array([1.0, 0, 0, 0]), np.array([1, 1, 2, 2])
-    assert channels._smooth(values, session, (0.5, 0.25)).tolist() == [1, 0.5, 0, 0]
-    assert channels.ranking(np.array([1.0, 2, 2, 1])).tolist() == [1, 2, 0, 3]  # ties: the earlier message
+    refused("unknown channels", search.fuse, built, made, found, {"wrods": 1.0})
+    values, session = np.array([1.0, 2, 3, 4]), np.array([1, 1, 2, 2])
+    assert search.shifted(values, session, 1).tolist() == [0, 1, 0, 3]
+    assert search.shifted(values, session, -1).tolist() == [2, 0, 4, 0]
+    assert search.ranking(np.array([1.0, 2, 2, 1])).tolist() == [1, 2, 0, 3]  # ties: the earlier message
 
 
 @pytest.mark.parametrize("question", ["When did Mira call?", "?", "Pixel " * 3, "What photos on 11.03.2025?"])
 def test_features_are_finite_and_named(built, question):
-    made, scores = search(built, question)
-    rows = features.matrix(built, made, scores, channels.fuse(built, made, scores))
-    assert rows.shape == (built.size, len(features.NAMES))
+    made, scores = searched(built, question)
+    rows = search.matrix(built, made, scores, search.fuse(built, made, scores))
+    assert rows.shape == (built.size, len(search.NAMES))
     assert rows.dtype == np.float32
     assert np.isfinite(rows).all()
-    assert len(set(features.NAMES)) == len(features.NAMES)
+    assert len(set(search.NAMES)) == len(search.NAMES)

@@ -11,18 +11,7 @@ from benchmarks import teach_ranker
 from crs_lib.core import tables
 from crs_lib.core.errors import InputError
 from crs_lib.data.logs import Quirk
-from crs_lib.realtalk import (
-    agent,
-    channels,
-    corpus,
-    index,
-    learning,
-    parse,
-    phases,
-    query,
-    ranker,
-    scoring,
-)
+from crs_lib.realtalk import agent, corpus, index, learning, scoring, search
 from crs_lib.realtalk.config import RealTalkConfig
 from crs_lib.realtalk.describe import trace
 from crs_lib.retrieval import encoders
@@ -31,7 +20,7 @@ from tests.helpers.onnx_model import mean_of_tokens
 
 
 def story(index, chosen, scores, bar, **limits):
-    return phases.phases(index, chosen, scores, phases.Limits(bar, **limits))
+    return agent.Story(index, scores, agent.Limits(bar, **limits)).tell(chosen)
 
 
 def dump(records):
@@ -42,31 +31,30 @@ def dump(records):
 
 def test_a_fact_keeps_what_is_near_and_a_narrative_what_the_scores_call_for():
     ranked, scores = [5, 3, 8, 1], np.array([4.0, 2.6, 2.4, 1.0])
-    assert phases.facts(ranked, scores, 1.5, 10) == [5, 3]  # 2.6 >= 4 - 1.5 > 2.4
-    assert phases.facts(ranked, scores, 2.5, 10) == [5, 3, 8]  # 2.4 >= 4 - 2.5
-    assert phases.facts(ranked, scores, 5.0, 10) == ranked
-    assert phases.facts(ranked, scores, 9.0, 2) == [5, 3]
-    assert phases.facts([], np.zeros(0), 1.5, 10) == []
+    assert agent.facts(ranked, scores, 1.5, 10) == [5, 3]  # 2.6 >= 4 - 1.5 > 2.4
+    assert agent.facts(ranked, scores, 2.5, 10) == [5, 3, 8]  # 2.4 >= 4 - 2.5
+    assert agent.facts(ranked, scores, 5.0, 10) == ranked
+    assert agent.facts(ranked, scores, 9.0, 2) == [5, 3]
+    assert agent.facts([], np.zeros(0), 1.5, 10) == []
     ranked = list(range(10))
     clear = np.array([9.0, 5, 4, 3, 2, 1, 1, 1, 1, 1])
-    assert phases.narrative(ranked, clear, 1, 8, 1.0, 0.7) == [0]  # e^0 holds over 97 % of all weight
+    assert agent.narrative(ranked, clear, 1, 8, 1.0) == [0]  # e^0 holds over 99 % of all weight
     alike = np.zeros(10)
-    assert phases.narrative(ranked, alike, 1, 8, 1.0, 0.7) == ranked[:7]  # 70 % of ten equals
-    assert phases.narrative(ranked, alike, 1, 3, 1.0) == [0, 1, 2]
-    assert phases.narrative(ranked, clear, 3, 8, 1.0, 0.7) == [0, 1, 2]  # never less than the fact
-    assert phases.narrative([], np.zeros(0), 0, 8, 1.0) == []
-    falling = np.array([0.0, -1, -2])  # weights 1, e^-2, e^-4: 87 %, then 98 % of all
-    assert phases.narrative([0, 1, 2], falling, 0, 30, 1.0, 0.9) == [0, 1]
-    assert phases.narrative([0, 1, 2], falling, 0, 30, 1.0, 0.86) == [0]
+    assert agent.narrative(ranked, alike, 1, 9, 1.0) == ranked[:9]  # 99 % of ten equals are ten
+    assert agent.narrative(ranked, alike, 1, 3, 1.0) == [0, 1, 2]
+    assert agent.narrative(ranked, clear, 3, 8, 1.0) == [0, 1, 2]  # never less than the fact
+    assert agent.narrative([], np.zeros(0), 0, 8, 1.0) == []
+    falling = np.array([0.0, -2, -3])  # weights 1, e^-4, e^-6: 97.9 %, then 99.8 % of all
+    assert agent.narrative([0, 1, 2], falling, 0, 30, 1.0) == [0, 1]
     owner, starts = np.array([0] * 6 + [1] * 4), [0, 6]
-    assert phases.preview([5, 7, 0], owner, starts, 10) == [0, 7]  # 5 is the best, but sixth of its node
+    assert agent.preview([5, 7, 0], owner, starts, 10) == [0, 7]  # 5 is the best, but sixth of its node
 
 
 @given(st.lists(st.floats(-20, 20), min_size=1, max_size=30), st.integers(1, 30), st.floats(0.1, 5))
 def test_a_narrative_is_the_start_of_the_ranking_within_its_bound(scores, most, unit):
     falling = np.array(sorted(scores, reverse=True))
     ranked = list(range(len(scores)))
-    chosen = phases.narrative(ranked, falling, 0, most, unit)
+    chosen = agent.narrative(ranked, falling, 0, most, unit)
     assert chosen == ranked[: len(chosen)]
     assert 1 <= len(chosen) <= most
 
@@ -87,11 +75,11 @@ def test_phases_are_in_order_grounded_and_inside_their_times(built):
 def test_a_phase_ends_with_its_session_eight_are_the_most_and_their_cap_is_soft(make_chat):
     chat = make_chat(*[[("Ann", f"cat {i}"), ("Ben", f"dog {i}")] for i in range(10)])
     built = index.build(chat, "hashing")
-    assert phases._cut(built, [0, 1, 4, 5, 6]) == [[0, 1], [4, 5], [6]]
-    assert phases._cut(built, [2, 3]) == [[2, 3]]  # one session: one phase, however many messages
-    assert phases._cut(built, [3]) == [[3]]
-    assert phases._cut(built, []) == []
-    parts = phases._cut(built, list(range(20)))
+    assert agent._cut(built, [0, 1, 4, 5, 6]) == [[0, 1], [4, 5], [6]]
+    assert agent._cut(built, [2, 3]) == [[2, 3]]  # one session: one phase, however many messages
+    assert agent._cut(built, [3]) == [[3]]
+    assert agent._cut(built, []) == []
+    parts = agent._cut(built, list(range(20)))
     assert len(parts) == 8
     assert [p for part in parts for p in part] == list(range(20))
     built = index.build(make_chat([("Ann", f"cat {i}") for i in range(5)]), "hashing")
@@ -114,8 +102,7 @@ def test_checkpoints_are_nested_lists_long_enough_and_two_runs_identical(built, 
         assert all(len(phase["ids"]) >= 3 and phase["conclusion"] for phase in record["phases"])
         assert len(record["scores"]) == record["kept"]
         assert record["scores"] == sorted(record["scores"], reverse=True)
-    assert dump(list(query.predict(index.build(built.chat, "hashing"), ranker.Hand()))) == dump(told)
-    refused("LangGraph runs the nodes", agent.Agent, built, config=RealTalkConfig(engine="plain"))
+    assert dump(list(agent.predict(index.build(built.chat, "hashing"), search.Hand()))) == dump(told)
 
 
 @pytest.mark.slow
@@ -124,11 +111,11 @@ def test_kept_scores_change_no_byte_and_are_read_not_made(sample, monkeypatch, t
 
     def lines():
         built = index.build(sample, "hashing")
-        return [json.dumps(r) for r in query.predict(built, ranker.Hand(), RealTalkConfig(questions=6))]
+        return [json.dumps(r) for r in agent.predict(built, search.Hand(), RealTalkConfig(questions=6))]
 
     made = lines()
     with monkeypatch.context() as patch:
-        for owner, name in ((channels, "_score"), (encoders, "max_sim")):
+        for owner, name in ((search, "_score"), (encoders, "max_sim")):
             patch.setattr(owner, name, lambda *_: pytest.fail("made again"))
         assert lines() == made
     kept = tmp_path / "processed" / "realtalk" / "scores.sqlite"
@@ -145,7 +132,7 @@ def test_annotations_cannot_reach_predictions(sample, told):
         for i, q in enumerate(sample.questions)
     ]
     other = type(sample)(sample.name, sample.schema, sample.speakers, sample.messages, tuple(shuffled), ())
-    assert dump(query.predict(index.build(other, "hashing"), ranker.Hand())) == dump(told)
+    assert dump(agent.predict(index.build(other, "hashing"), search.Hand())) == dump(told)
 
 
 def test_the_trace_names_every_visit_its_form_and_the_state_after_it(told):
@@ -193,9 +180,9 @@ def test_lists_go_back_to_retrieval(built, monkeypatch):
 
 @pytest.mark.slow
 def test_the_new_selection_finds_more_than_the_old_preview(sample, built, told):
-    old = list(query.predict(built, ranker.Hand(), RealTalkConfig(selection="preview")))
+    old = list(agent.predict(built, search.Hand(), RealTalkConfig(selection="preview")))
     assert [r["candidates"] for r in old] == [r["candidates"] for r in told]
-    new = list(query.predict(built, ranker.Hand(), RealTalkConfig(single=1.5)))
+    new = list(agent.predict(built, search.Hand(), RealTalkConfig(single=1.5)))
     new_recall, old_recall = (scoring.questions(r, [sample], "valid")["recall"].mean() for r in (new, old))
     assert new_recall > old_recall
     assert sum(len(r["selected"]) for r in new) < sum(len(r["selected"]) for r in old)
@@ -217,11 +204,11 @@ def test_attribution_sums_to_the_gold_ids(sample, told):
 def test_predictions_round_trip_and_unknown_ids_are_refused(sample, told, tmp_path):
     path = tmp_path / "p.jsonl"
     assert tables.write_jsonl(path, told) == len(sample.questions)
-    assert dump(query.read(path, [sample])) == dump(told)
+    assert dump(scoring.read(path, [sample])) == dump(told)
     tables.write_jsonl(path, [{**told[0], "selected": ["D99:1"]}])
-    refused(r"line 1: .* has no message 'D99:1'", query.read, path, [sample])
+    refused(r"line 1: .* has no message 'D99:1'", scoring.read, path, [sample])
     tables.write_jsonl(path, [{"chat": sample.name}])
-    refused(r"keys .* are missing", query.read, path, [sample])
+    refused(r"keys .* are missing", scoring.read, path, [sample])
 
 
 @settings(max_examples=15, deadline=None)
@@ -232,8 +219,8 @@ def test_predictions_round_trip_and_unknown_ids_are_refused(sample, told, tmp_pa
 @pytest.mark.slow
 def test_any_chat_and_question_get_an_answer(messages, question):
     entries = [{"clean_text": t, "speaker": s, "dia_id": f"D1:{i}"} for i, (s, t) in enumerate(messages)]
-    chat = parse.parse_chat({"session_1": entries, "qa": [{"question": question}]}, "c")
-    records = list(query.predict(index.build(chat, "hashing"), ranker.Hand()))
+    chat = corpus.parse_chat({"session_1": entries, "qa": [{"question": question}]}, "c")
+    records = list(agent.predict(index.build(chat, "hashing"), search.Hand()))
     assert len(records) == (1 if question.strip() else 0)
     for record in records:
         assert set(record["selected"]) <= set(chat.position)
@@ -260,8 +247,8 @@ def test_a_learned_ranker_prefers_what_was_gold_and_is_cached(tmp_path):
 
 def made_up_groups(rng, count=60):
     for _ in range(count):
-        rows = rng.normal(size=(40, len(ranker.NAMES))).astype(np.float32)
-        yield learning.TrainingQuestion(rows, (rows[:, 7] > 1.2).astype(np.int8), 1.0)
+        rows = rng.normal(size=(40, len(search.NAMES))).astype(np.float32)
+        yield learning.TrainingQuestion(rows, (rows[:, 7] > 1.2).astype(np.int8))
 
 
 def learned_twice(folder):
@@ -269,14 +256,14 @@ def learned_twice(folder):
     rng = np.random.default_rng(0)
     groups = list(made_up_groups(rng))
     found, again = (learning.learn(groups, "made up", folder) for _ in range(2))
-    rows = rng.normal(size=(300, len(ranker.NAMES))).astype(np.float32)
+    rows = rng.normal(size=(300, len(search.NAMES))).astype(np.float32)
     scores = found.score(rows, np.zeros(300, np.float32))
     assert np.array_equal(again.score(rows, np.zeros(300, np.float32)), scores)
     return groups, found, rows, scores
 
 
 def test_without_lightgbm_what_is_learnt_is_linear_and_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(ranker, "has_trees", lambda: False)
+    monkeypatch.setattr(search, "has_trees", lambda: False)
     groups, found, rows, scores = learned_twice(tmp_path)
     assert (found.name, found.origin) == ("linear", "made up")
     assert np.corrcoef(scores, rows[:, 7])[0, 1] > 0.7
@@ -290,71 +277,71 @@ def test_without_lightgbm_what_is_learnt_is_linear_and_says_so(tmp_path, monkeyp
     model = LogisticRegression(C=0.1, tol=1e-8, max_iter=1000).fit(clipped, gold)
     assert np.allclose(scores, model.decision_function(np.clip((rows - mean) / scale, -4, 4)), atol=1e-2)
     # one huge feature counts four deviations and no more
-    width = len(ranker.NAMES)
-    linear = ranker.LinearModel(np.zeros(width), np.ones(width), np.eye(width)[3], 0.0)
+    width = len(search.NAMES)
+    linear = search.LinearModel(np.zeros(width), np.ones(width), np.eye(width)[3], 0.0)
     huge = np.zeros((3, width), np.float32)
     huge[:, 3] = [2, 4, 20_000]
-    assert ranker.Learned(linear, (), "").score(huge, huge).tolist() == [2, 4, 4]
+    assert search.Learned(linear, (), "").score(huge, huge).tolist() == [2, 4, 4]
 
 
 def test_the_shipped_ranker_serves_new_chats_and_never_its_teachers(sample, monkeypatch, tmp_path):
-    monkeypatch.setattr(ranker, "SHIPPED", tmp_path / "rankers.json.gz")
-    assert ranker.shipped("hashing") is None
+    monkeypatch.setattr(search, "SHIPPED", tmp_path / "rankers.json.gz")
+    assert search.shipped("hashing") is None
     groups = list(made_up_groups(np.random.default_rng(0)))
-    record = {"features": ranker.features_key(), "origin": "made up", "sketches": [sample.sketch]}
+    record = {"features": search.features_key(), "origin": "made up", "sketches": [sample.sketch]}
     record["rankers"] = {"hashing": learning.fit(groups, (0,))}
-    ranker.SHIPPED.write_bytes(gzip.compress(json.dumps(record).encode()))
+    search.SHIPPED.write_bytes(gzip.compress(json.dumps(record).encode()))
     monkeypatch.setenv("CRS_MIRROR", str(tmp_path))
     chat = type(sample)("new", sample.schema, sample.speakers, sample.messages[:10], (), ())
-    assert query.choose_ranker("auto", index.build(chat, "hashing")).origin == "no training data"
-    assert query.choose_ranker("auto", index.build(sample, "hashing")).origin == "no training data"
+    assert learning.choose_ranker("auto", index.build(chat, "hashing")).origin == "no training data"
+    assert learning.choose_ranker("auto", index.build(sample, "hashing")).origin == "no training data"
     said = {"clean_text": "quite another talk about kites", "speaker": "A", "dia_id": "D1:1"}
-    other = parse.parse_chat({"session_1": [said]}, "o")
-    found = query.choose_ranker("auto", index.build(other, "hashing"))
+    other = corpus.parse_chat({"session_1": [said]}, "o")
+    found = learning.choose_ranker("auto", index.build(other, "hashing"))
     assert found.origin == "made up"
-    assert ranker.shipped("minilm") is None
-    monkeypatch.setattr(ranker, "features_key", lambda: "changed")
-    assert ranker.shipped("hashing") is None
+    assert search.shipped("minilm") is None
+    monkeypatch.setattr(search, "features_key", lambda: "changed")
+    assert search.shipped("hashing") is None
 
 
 def test_what_ships_fits_the_features_and_holds_no_text():
     for encoder in index.STUDIED:
-        found = ranker.shipped(encoder)
+        found = search.shipped(encoder)
         assert found is not None
         assert len(found.sketches) == 7
-        rows = np.zeros((3, len(ranker.NAMES)), np.float32)
+        rows = np.zeros((3, len(search.NAMES)), np.float32)
         assert found.ranker.score(rows, np.zeros(3, np.float32)).shape == (3,)
-    record = json.loads(gzip.decompress(ranker.SHIPPED.read_bytes()))
+    record = json.loads(gzip.decompress(search.SHIPPED.read_bytes()))
     assert set(record) == {"features", "origin", "rankers", "sketches"}
     assert all(isinstance(n, int) for sketch in record["sketches"] for n in sketch)
 
 
 def test_a_chat_is_recognised_though_changed_and_never_teaches_its_own_ranker(sample, make_chat):
     half = type(sample)("half", sample.schema, sample.speakers, sample.messages[:160], (), ())
-    assert learning._same_talk(half, sample)
-    assert learning._same_talk(sample, half)
-    assert not learning._same_talk(make_chat([("Ann", "a talk about something else entirely")]), sample)
+    assert learning.same_talk(half, sample)
+    assert learning.same_talk(sample, half)
+    assert not learning.same_talk(make_chat([("Ann", "a talk about something else entirely")]), sample)
     loud = make_chat([(m.speaker, f" {m.text.upper()} !") for m in sample.messages])
-    assert learning._same_talk(loud, sample)
+    assert learning.same_talk(loud, sample)
     renamed = type(sample)("other", sample.schema, sample.speakers, sample.messages, (), ())
-    assert (
-        learning.for_chat(renamed, [sample], [], lambda c: pytest.fail("must not be indexed")).name == "hand"
-    )
+    assert learning.for_chat(renamed, [sample], lambda c: pytest.fail("must not be indexed")).name == "hand"
 
 
 def test_without_training_data_the_hand_order_is_taken_and_said(built, monkeypatch, tmp_path):
     monkeypatch.setenv("CRS_MIRROR", str(tmp_path))
-    assert query.choose_ranker("auto", built).origin == "no training data"
-    refused("no training chats" if ranker.has_trees() else "LightGBM", query.choose_ranker, "learned", built)
+    assert learning.choose_ranker("auto", built).origin == "no training data"
+    refused(
+        "no training chats" if search.has_trees() else "LightGBM", learning.choose_ranker, "learned", built
+    )
 
 
 @pytest.mark.slow
 def test_teaching_makes_a_ranker_that_knows_its_teachers_again(sample, monkeypatch, tmp_path):
     pytest.importorskip("lightgbm")
-    monkeypatch.setattr(ranker, "SHIPPED", tmp_path / "rankers.json.gz")
+    monkeypatch.setattr(search, "SHIPPED", tmp_path / "rankers.json.gz")
     record = teach_ranker.teach([sample], ["hashing"])
-    ranker.SHIPPED.write_bytes(gzip.compress(json.dumps(record).encode()))
-    found = ranker.shipped("hashing")
+    search.SHIPPED.write_bytes(gzip.compress(json.dumps(record).encode()))
+    found = search.shipped("hashing")
     assert found is not None
     assert found.ranker.origin == record["origin"]
     assert sample.name in record["origin"]
@@ -383,8 +370,8 @@ def test_every_covered_segment_keeps_an_id_under_the_cap():
 
     scores = {0: 9.0, 1: 8.0, 2: 7.0, 3: 0.1, 4: 0.2}
     for bar, kept in ((8.5, [0, 3, 4]), (7.5, [0, 1, 3, 4])):  # 1 by the margin
-        told = phases._Story(Four, scores, phases.Limits(bar, soft_cap=3))
-        assert told._capped([0, 1, 2, 3, 4]) == kept
+        told = agent.Story(Four, scores, agent.Limits(bar, soft_cap=3))
+        assert told.capped([0, 1, 2, 3, 4]) == kept
 
 
 def test_a_cross_encoder_in_onnx_ranks_the_candidates(built, tmp_path):
@@ -396,7 +383,7 @@ def test_a_cross_encoder_in_onnx_ranks_the_candidates(built, tmp_path):
     words.save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "model.onnx").write_bytes(mean_of_tokens())
     config = RealTalkConfig(ranker=f"onnx:{tmp_path}", window=1, nodes=2)
-    found = query.choose_ranker(config.ranker, built)
+    found = learning.choose_ranker(config.ranker, built)
     assert found.score(None, None, "a b", ["lift c", "c"]).tolist() == [225.0, 0.0]
     (told,) = agent.Agent(built, found, config).ask(["What sounds does Tobias record?"])
     assert "lift" in built.chat.messages[told.ranked[0]].text
@@ -416,6 +403,6 @@ def test_a_chat_without_times_says_so_and_is_less_sure(make_chat, tmp_path, caps
             built = index.build(
                 replace(chat, questions=(corpus.ChatQuestion(0, question, None, (), 0),)), "hashing"
             )
-            (record,) = query.predict(built, ranker.Hand())
-            sure[chat is timed] = query.confidence(built, record)
+            (record,) = agent.predict(built, search.Hand())
+            sure[chat is timed] = agent.confidence(built, record)
         assert sure[False] == pytest.approx(share * sure[True])
