@@ -76,7 +76,8 @@ def covering(chosen: Sequence[int], ranked: Sequence[int], owner: Positions, seg
     """The chosen messages, and the best of each of the ``segments`` best that gives none (Fix B)."""
     covered = set(best_of_segments(chosen, owner))
     best = list(best_of_segments(ranked, owner).items())[:segments]
-    return [*chosen, *(position for number, position in best if number not in covered)]
+    lacking = [position for number, position in best if number not in covered]
+    return [*chosen, *lacking]
 
 
 def preview(ranked: Sequence[int], owner: Positions, starts: Sequence[int], most: int) -> list[int]:
@@ -141,9 +142,9 @@ class Story:
 
     def tell(self, chosen: Iterable[int]) -> list[Phase]:
         """The phases; one where few positions are chosen, none where none is."""
-        parts = [self.capped(part) for part in _cut(self._index, sorted(chosen))]
+        parts = list(map(self.capped, _cut(self._index, sorted(chosen))))
         parts = _joined(self._filled(parts), self._limits.least)
-        counts = [self._count_words(part) for part in parts]
+        counts = list(map(self._count_words, parts))
         everywhere = sum(counts, Counter[str]())
         story = []
         for part, count in zip(parts, counts, strict=True):
@@ -182,20 +183,21 @@ class Story:
         for group in (self._index.owner, self._index.session):
             own = set(group[list(part)].tolist())
             free = self._scores.keys() - used - set(neighbours)
-            neighbours += self._best_first(position for position in free if int(group[position]) in own)
+            inside = [position for position in free if int(group[position]) in own]
+            neighbours += self._best_first(inside)
         return neighbours
 
     def _count_words(self, part: Sequence[int]) -> Counter[str]:
         """How often each word of content of more than two letters stands in a phase."""
         count: Counter[str] = Counter()
         for position in part:
-            for word in words(self._index.chat.messages[position].text):
+            for word in words(self._index.chat.texts[position]):
                 if len(word) > 2 and word not in stop_words():
                     count[word] += 1
         return count
 
     def _phase(self, part: Sequence[int], title: str) -> Phase:
-        messages = [self._index.chat.messages[position] for position in part]
+        messages = self._index.chat.at(part)
         times = [message.time.isoformat() for message in messages if message.time]
         lead = self._index.chat.messages[self._best_first(part)[0]]
         statements = [message for message in messages if not message.text.rstrip().endswith("?")]
@@ -234,7 +236,7 @@ def _cut(index: ChatIndex, order: Sequence[int]) -> list[Sequence[int]]:
         if index.session[before] != index.session[after]:
             borders.append((-_strength(index, before, after), i))
     strongest = sorted(borders)[: _MOST_PHASES - 1]
-    edges = [0, *sorted(i for _, i in strongest), len(order)]
+    edges = sorted([0, len(order), *(i for _, i in strongest)])
     return [order[start:end] for start, end in itertools.pairwise(edges)]
 
 
@@ -317,8 +319,10 @@ def extract(index: ChatIndex, plan: QueryPlan, selected: Sequence[int], tokens: 
         clauses = _clauses(index, plan, selected[0])
         denies = clauses and re.search(prompts.lists(WORDS)["no"], clauses[0], re.IGNORECASE)
         return ChatAnswer("no" if denies else "yes", tuple(index.chat.ids(selected[:1])))
-    texts = dict.fromkeys(_part(index, plan, position) for position in best)
-    text = ", ".join(filter(None, texts))
+    texts = []
+    for position in best:
+        texts.append(_part(index, plan, position))
+    text = ", ".join(filter(None, dict.fromkeys(texts)))
     return ChatAnswer(text or None, tuple(index.chat.ids(best)))
 
 
@@ -397,8 +401,7 @@ def _part(index: ChatIndex, plan: QueryPlan, position: int) -> str:
 
 def _clauses(index: ChatIndex, plan: QueryPlan, position: int) -> list[str]:
     """The clauses of a message that tell something, nearest to the question first."""
-    clauses = [clause.strip() for clause in _CLAUSE.split(index.chat.messages[position].text)]
-    clauses = [clause for clause in clauses if clause]
+    clauses = list(filter(None, map(str.strip, _CLAUSE.split(index.chat.texts[position]))))
     statements = [clause for clause in clauses if not clause.endswith("?")]
     terms = set(plan.terms)
 
@@ -552,8 +555,7 @@ class Agent:
             check_limit("question_characters", len(question), f"the question {beginning!r} has")
         with one_thread():
             if self.forms["planner"] == RULE:  # scored together, read one by one from the cache
-                plans = [self.index.plan(question) for question in questions]
-                search.scores(self.index, questions, plans)
+                search.scores(self.index, questions, list(map(self.index.plan, questions)))
             results = []
             for question in questions:
                 state = self._run({"question": question, "round": 0, "trace": []})
@@ -580,7 +582,7 @@ class Agent:
         if rows is None:
             rows = search.matrix(self.index, state["plan"], state["channels"], state["fused"])
         candidates = np.array(state["candidates"], dtype=np.intp)
-        texts = [self.index.chat.messages[position].text for position in state["candidates"]]
+        texts = [self.index.chat.texts[position] for position in state["candidates"]]
         fused = state["fused"][candidates]
         scores = self.ranker.score(rows[candidates], fused, state["question"], texts)
         order = np.lexsort((candidates, -scores))
@@ -634,10 +636,10 @@ class Agent:
         limits = Limits(bar, config.phase_most, config.phase_least, config.narrative)
         chosen = [position for position in state["narrative"] if position in scores]
         phases = Story(self.index, scores, limits).tell(chosen)
-        in_phases: set[str] = set()
+        in_phases: set[int] = set()
         for phase in phases:
-            in_phases.update(phase.ids)
-        story = [position for position in best if self.index.chat.messages[position].id in in_phases]
+            in_phases.update(self.index.chat.positions(phase.ids))
+        story = [position for position in best if position in in_phases]
         answer = extract(self.index, state["plan"], state["selected"], state["channels"]["tokens"])
         return {"narrative": story, "phases": phases, "answer": answer}
 
@@ -788,7 +790,7 @@ def confidence(index: ChatIndex, record: Mapping[str, Any]) -> float:
     question = record["question"]
     plan = index.plan(question)
     (scores,) = search.scores(index, [question], [plan])
-    near = [index.chat.position[name] for name in record["ranked"][:_BEST]]
+    near = index.chat.positions(record["ranked"][:_BEST])
     usual = FAR["minilm"]
     best = float(scores["tokens"][near].max()) * usual / FAR.get(index.main, usual)
     strange = _strange_names(index, question)

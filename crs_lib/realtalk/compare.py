@@ -1,6 +1,6 @@
 """The same questions asked in different ways: one lever set differently, and the steps up to the fusion."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -19,7 +19,7 @@ SHOWN = ("r@5", "r@10", "r@20", "mrr", "ndcg@10", "recall", "precision", "f1", "
 LOST = ("lost at candidates", "lost at reranking", "lost at selection", "kept")
 STEPS_SHOWN = ("r@1", "r@5", "r@10", "r@20", "r@50", "mrr", "ndcg@10")
 _K1, _B = 1.2, 0.75
-_PLAIN: Mapping[str, float] = {"words": 1.0, "first": 1.0, "tokens": 0.7}
+_PLAIN = {"words": 1.0, "first": 1.0, "tokens": 0.7}
 _ALONE = (0.0, 0.0)  # no smoothing over neighbours
 
 
@@ -40,12 +40,17 @@ def predictions(config: RealTalkConfig) -> Predictions:
     return Predictions(list(study.answered(config, chats, study.language_model(config))), chats)
 
 
+def _changed(config: RealTalkConfig, lever: str, values: Sequence[Any]) -> list[RealTalkConfig]:
+    """A config for each value of the lever; InputError for an unknown lever or value."""
+    return [config.changed(**{lever: value}) for value in values]
+
+
 def table(config: RealTalkConfig, lever: str, values: Sequence[Any]) -> pd.DataFrame:
     """One row a value of the lever: means over questions, where gold ids end, narrative recall. Nothing is
     written. Raises InputError for an unknown lever or value, before the first runs.
     """
     rows = []
-    for changed in [config.changed(**{lever: value}) for value in values]:
+    for changed in _changed(config, lever, values):
         records, chats = predictions(changed)
         rows.append({lever: getattr(changed, lever), **_measures(changed, records, chats)})
     return pd.DataFrame(rows)
@@ -70,7 +75,7 @@ def _measures(
 def questions(config: RealTalkConfig, lever: str, values: Sequence[Any]) -> pd.DataFrame:
     """One row a question and value of the lever, with its scores: what paired differences are made of."""
     parts = []
-    for changed in [config.changed(**{lever: value}) for value in values]:
+    for changed in _changed(config, lever, values):
         every = scoring.questions(*predictions(changed), changed.reading)
         rows = scoring.counted(every, changed.with_unanswerable)
         parts.append(scoring.with_question(rows).assign(**{lever: getattr(changed, lever)}))
@@ -108,9 +113,9 @@ def _steps(index: ChatIndex) -> Iterator[tuple[int, str, search.Values]]:
     chat = index.chat
     texts = [question.text for question in chat.questions]
     plans = [index.plan(text) for text in texts]
-    bm25 = BM25(_K1, _B).fit([content_words(message.text) for message in chat.messages])
+    bm25 = BM25(_K1, _B).fit(map(content_words, chat.texts))
     full = search.default_weights(index.encoder)
-    place = {name: full[name] for name in ("other speaker", "stated day")}
+    placed = _PLAIN | {"other speaker": full["other speaker"], "stated day": full["stated day"]}
     with one_thread():
         titled = index.encode([f"{message.speaker}: {message.text}" for message in chat.messages])
         vectors = index.encode(texts).sentences
@@ -126,8 +131,8 @@ def _steps(index: ChatIndex) -> Iterator[tuple[int, str, search.Values]]:
                 name = f"{index.main} tuned" if role == "tuned" else name
                 steps[f"{name}, best token matches"] = scores[f"{role} tokens".strip()]
             steps["z-sum of the three"] = search.fuse(index, plan, scores, _PLAIN, _ALONE)
-            steps["+ speaker and stated day"] = search.fuse(index, plan, scores, {**_PLAIN, **place}, _ALONE)
-            steps["+ neighbours"] = search.fuse(index, plan, scores, {**_PLAIN, **place})
+            steps["+ speaker and stated day"] = search.fuse(index, plan, scores, placed, _ALONE)
+            steps["+ neighbours"] = search.fuse(index, plan, scores, placed)
             steps["hand fusion: + exchanges and message priors"] = search.fuse(index, plan, scores, full)
             for step, values in steps.items():
                 yield question.index, step, values

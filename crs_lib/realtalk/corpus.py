@@ -109,6 +109,11 @@ class Chat:
         return {message.id: message.position for message in self.messages}
 
     @cached_property
+    def texts(self) -> list[str]:
+        """The text of every message, by position."""
+        return [message.text for message in self.messages]
+
+    @cached_property
     def sessions(self) -> tuple[int, ...]:
         """The session number of every message, by position."""
         return tuple(message.session for message in self.messages)
@@ -165,9 +170,17 @@ class Chat:
                 hashes.add(int(digits[:6], 16))
         return sorted(hashes)
 
-    def ids(self, positions: Sequence[int]) -> list[str]:
+    def at(self, positions: Iterable[int]) -> list[ChatMessage]:
+        """The messages at some positions."""
+        return [self.messages[position] for position in positions]
+
+    def ids(self, positions: Iterable[int]) -> list[str]:
         """The ids of messages given by position."""
-        return [self.messages[position].id for position in positions]
+        return [message.id for message in self.at(positions)]
+
+    def positions(self, ids: Iterable[str]) -> list[int]:
+        """The positions of messages given by id."""
+        return [self.position[name] for name in ids]
 
 
 def number(name: str) -> int:
@@ -254,7 +267,8 @@ def read_ids(text: str, chat: Chat) -> list[str]:
             names += [first, last]
         else:
             names += chat.ids(range(start, end + 1))
-    names += [_written(match[0]) for match in _ID.finditer(_RANGE.sub(" ", single))]
+    for match in _ID.finditer(_RANGE.sub(" ", single)):
+        names.append(_written(match[0]))
     return names
 
 
@@ -368,7 +382,9 @@ def parse_chat(record: Record, name: str) -> Chat:
     if not messages:
         expected = "expected the RealTalk or LoCoMo schema"
         raise InputError(f"{name}: no message in any 'session_N' list; {expected}")
-    speakers = speakers or tuple(dict.fromkeys(message.speaker for message in messages))[:2]
+    if not speakers:
+        heard = [message.speaker for message in messages]
+        speakers = tuple(dict.fromkeys(heard))[:2]
     questions = tuple(_questions(_listed(record, "qa"), quirks))
     return Chat(name, schema, speakers, messages, questions, tuple(quirks))
 

@@ -120,8 +120,9 @@ class LLMForm:
         if state["round"]:
             return ruled
         reply = self._ask("retriever", _object(wordings={**_TEXTS, "maxItems": 3}), state)
-        statements = [statement for statement in map(str.strip, reply["wordings"]) if statement]
-        plans = [state["plan"]._replace(first_person=statement) for statement in statements]
+        plans = []
+        for statement in filter(None, map(str.strip, reply["wordings"])):
+            plans.append(state["plan"]._replace(first_person=statement))
         if not plans:
             raise _UnusableReplyError("the retriever gave no wording")
         scores = dict(ruled["channels"])
@@ -176,7 +177,7 @@ class LLMForm:
         role = "node selector" if self._config.view == PREVIEW_AND_IDS else "selector"
         ids = {"type": "array", "items": {"type": "string", "enum": names}, "maxItems": MOST}
         reply = self._ask(role, _object(ids=ids), state, messages=offer.text)
-        return [index.chat.position[name] for name in reply["ids"]]
+        return index.chat.positions(reply["ids"])
 
     def _offers(self, index: ChatIndex, ranked: Sequence[int]) -> Iterator[_Offer]:
         """What the selector is shown of the best segments, prompt by prompt."""

@@ -101,6 +101,11 @@ class ChatIndex:
         return wording.plan(question, self.names, self.chat.today)
 
     @cached_property
+    def speakers(self) -> NDArray[np.str_]:
+        """The speaker of each message."""
+        return np.array([message.speaker for message in self.chat.messages])
+
+    @cached_property
     def days(self) -> Floats64:
         """The day of each message, as a number; NaN where it has no time."""
         days = np.full(self.size, np.nan)
@@ -149,8 +154,7 @@ class ChatIndex:
     @cached_property
     def encoded(self) -> dict[str, encoding.Encoded]:
         """Sentence and token vectors of the messages' texts by each encoder, by its role."""
-        texts = [message.text for message in self.chat.messages]
-        return {role: self.encode(texts, role).widened() for role in self.encoders}
+        return {role: self.encode(self.chat.texts, role).widened() for role in self.encoders}
 
     @property
     def vectors(self) -> encoding.Encoded:
@@ -310,8 +314,8 @@ def cut(chat: Chat, vectors: Floats) -> list[TopicSegment]:
     bar = float(every.mean() + _DEPTH * every.std())
     spans: list[_Range] = []
     for (start, end), depth in zip(bursts, depths, strict=True):
-        edges = [start + edge for edge in _soft_cuts(depth, end - start, bar)]
-        spans += itertools.pairwise(edges)
+        edges = start + np.array(_soft_cuts(depth, end - start, bar))
+        spans += itertools.pairwise(edges.tolist())
     segments = []
     for (start, end), label in zip(spans, _labels(chat, spans), strict=True):
         segments.append(TopicSegment(start, end, chat.sessions[start], label))
@@ -369,8 +373,11 @@ def _labels(chat: Chat, spans: Sequence[_Range]) -> list[tuple[str, ...]]:
     mean = everywhere.total() / max(len(spans), 1)
     labels = []
     for count in counts:
-        weighted = [(-times * np.log1p(mean / everywhere[word]), word) for word, times in count.items()]
-        labels.append(tuple(word for _, word in sorted(weighted)[:_LABELLED]))
+        weights = {}
+        for word, times in count.items():
+            weights[word] = times * np.log1p(mean / everywhere[word])
+        best = sorted(weights, key=lambda word: (-weights[word], word))
+        labels.append(tuple(best[:_LABELLED]))
     return labels
 
 
@@ -489,8 +496,11 @@ def join_threads(segments: Sequence[TopicSegment], vectors: Floats, encoder: str
         group += other
         for number in other:
             group_of[number] = group
-    threads = {tuple(sorted(group)) for group in group_of}
-    return sorted(thread for thread in threads if len(thread) > 1)
+    threads = set()
+    for group in group_of:
+        if len(group) > 1:
+            threads.add(tuple(sorted(group)))
+    return sorted(threads)
 
 
 def _links(segments: Sequence[TopicSegment], vectors: Floats, encoder: str) -> list[tuple[int, int]]:

@@ -157,9 +157,8 @@ def learn(questions: Sequence[TrainingQuestion], origin: str, folder: Path | Non
     The cache key is the content of the questions, the parameters and the feature names. Questions none of
     whose candidates is gold teach nothing and are left out. Raises InputError where none is left.
     """
-    useful = [question for question in questions if question.gold.any()]
-    teaching = [question.gold[:DEEPEST] for question in useful]
-    if not any(gold.any() and not gold.all() for gold in teaching):
+    useful = _useful(questions)
+    if not useful:
         raise InputError("no training question has gold among its candidates; give chats with evidence")
     base = folder or paths.data() / "processed" / "realtalk" / "rankers"
     path = base / f"{_key(useful)}.json"
@@ -168,6 +167,15 @@ def learn(questions: Sequence[TrainingQuestion], origin: str, folder: Path | Non
     record = fit(useful)
     tables.write_json(path, record | {"origin": origin, "questions": len(useful)})
     return _read(path, origin)  # also when just made, so that the first run is the second's equal
+
+
+def _useful(questions: Sequence[TrainingQuestion]) -> list[TrainingQuestion]:
+    """The questions that teach, each with its best candidates: of one that has no gold there is none."""
+    useful = []
+    for features, gold in questions:
+        if gold.any():
+            useful.append(TrainingQuestion(features[:DEEPEST], gold[:DEEPEST]))
+    return useful
 
 
 def _read(path: Path, origin: str) -> Learned:
@@ -188,10 +196,8 @@ def _key(questions: Sequence[TrainingQuestion]) -> str:
 
 def fit(questions: Sequence[TrainingQuestion], seeds: Sequence[int] = SEEDS) -> dict[str, Any]:
     """The numbers of a ranker learnt from training questions: linear half, and trees with LightGBM."""
-    useful = [question for question in questions if question.gold.any()]
-    sizes = [min(len(question.gold), DEEPEST) for question in useful]
-    rows = np.concatenate([question.features[:DEEPEST] for question in useful])
-    gold = np.concatenate([question.gold[:DEEPEST] for question in useful])
+    features, marks = zip(*_useful(questions), strict=True)
+    rows, gold, sizes = np.concatenate(features), np.concatenate(marks), list(map(len, marks))
     models = []
     if search.has_trees():
         models = [_fit_trees(rows, gold, sizes, seed) for seed in seeds]

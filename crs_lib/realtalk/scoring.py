@@ -74,7 +74,7 @@ class Predicted(NamedTuple):
 
     def positions(self, checkpoint: str) -> list[int]:
         """Positions of the ids of a checkpoint, in its order."""
-        return [self.chat.position[name] for name in self.record[checkpoint]]
+        return self.chat.positions(self.record[checkpoint])
 
 
 def _predicted(predictions: Sequence[Record], chats: Sequence[Chat]) -> Iterator[Predicted]:
@@ -243,16 +243,17 @@ def narratives(
     predictions: Sequence[Record], chats: Sequence[Chat], cases: Sequence[arcs.Arc]
 ) -> pd.DataFrame:
     """One row an ARC case: how the predicted phases of its question cover the gold phases."""
-    position_of = {chat.name: chat.position for chat in chats}
-    by_question = {(str(record["chat"]), record["question"]): record for record in predictions}
+    by_question = {}
+    for item in _predicted(predictions, chats):
+        by_question[item.chat.name, item.record["question"]] = item
     rows = []
     for case in cases:
-        record = by_question.get((case.chat, case.question))
-        if record is None:
+        answering = by_question.get((case.chat, case.question))
+        if answering is None:
             continue
-        position = position_of[case.chat]
-        predicted = [[position[name] for name in phase["ids"]] for phase in record["phases"]]
-        gold = [[position[name] for name in phase.ids] for phase in case.phases]
+        chat = answering.chat
+        predicted = [chat.positions(phase["ids"]) for phase in answering.record["phases"]]
+        gold = [chat.positions(phase.ids) for phase in case.phases]
         row = {"case": case.name, "chat": case.chat, **evidence.arc_score(predicted, gold)._asdict()}
         rows.append(row | {"in_order": evidence.in_order(predicted)})
     return pd.DataFrame(rows, columns=["case", "chat", *evidence.ArcScore._fields, "in_order"])
@@ -290,14 +291,16 @@ def _answer_scores(item: Predicted) -> Row:
     accepted = item.question.accepted
     ranked = item.positions("ranked")
     best = item.chat.messages[ranked[0]].text if ranked else ""
-    row: Row = {"token_f1": 0.0}
-    row["exact"] = max(evidence.answer_exact(text, expected) for expected in accepted)
-    if text:
-        row["token_f1"] = max(evidence.answer_f1(text, expected) for expected in accepted)
-    accuracies = [_date_accuracy(answer, expected, item.chat) for expected in accepted]
+    row = dict.fromkeys(ANSWERED, 0.0)
+    accuracies = []
+    for expected in accepted:
+        row["exact"] = max(row["exact"], evidence.answer_exact(text, expected))
+        if text:
+            row["token_f1"] = max(row["token_f1"], evidence.answer_f1(text, expected))
+        row["baseline_exact"] = max(row["baseline_exact"], evidence.answer_exact(best, expected))
+        row["baseline_f1"] = max(row["baseline_f1"], evidence.answer_f1(best, expected))
+        accuracies.append(_date_accuracy(answer, expected, item.chat))
     row["date_accuracy"] = max(filter(math.isfinite, accuracies), default=math.nan)
-    row["baseline_exact"] = max(evidence.answer_exact(best, expected) for expected in accepted)
-    row["baseline_f1"] = max(evidence.answer_f1(best, expected) for expected in accepted)
     return row
 
 

@@ -45,8 +45,9 @@ _TOKENS = ("tokens", "turn tokens", "telling tokens", "weakest token")
 _OF_EVERY_ENCODER = ("raw", "first", "second", "turn", *_TOKENS)
 # Those of the main encoder, with its channels for the segment and for the photo's caption.
 _OF_THE_MAIN_ENCODER = ("raw", "first", "second", "segment", "turn", "turn first", *_TOKENS, "caption")
-_OF_OTHER_ENCODERS = tuple(f"{role} {name}" for role in ("beside", "tuned") for name in _OF_EVERY_ENCODER)
-CHANNELS = (*_OF_WORDS, *_OF_THE_MAIN_ENCODER, *_OF_OTHER_ENCODERS)
+_BESIDE = tuple(f"beside {name}" for name in _OF_EVERY_ENCODER)
+_TUNED = tuple(f"tuned {name}" for name in _OF_EVERY_ENCODER)
+CHANNELS = (*_OF_WORDS, *_OF_THE_MAIN_ENCODER, *_BESIDE, *_TUNED)
 SMOOTHING = (0.1, 0.03)  # shares of the neighbours one and two messages away
 SPREAD: Mapping[str, float] = {"hashing": 4.0}  # how much wider first-stage scores lie than with MiniLM
 _WEIGHTS = "realtalk/fusion"  # the file of weights
@@ -84,14 +85,17 @@ def scores(index: ChatIndex, texts: Sequence[str], plans: Sequence[QueryPlan]) -
 
 def _score(index: ChatIndex, questions: Sequence[tuple[str, QueryPlan]]) -> list[Floats]:
     """Scores of questions that were not stored, each (messages, channels)."""
-    texts = [text for text, _ in questions]
-    plans = [plan for _, plan in questions]
-    wordings = (texts, [plan.first_person for plan in plans], [plan.second_person for plan in plans])
+    raw, first, second = [], [], []
+    for text, plan in questions:
+        raw.append(text)
+        first.append(plan.first_person)
+        second.append(plan.second_person)
     vectors = {}
     for role in index.encoders:
-        vectors[role] = _QuestionVectors(*[index.encode(wording, role) for wording in wordings])
+        encoded = (index.encode(raw, role), index.encode(first, role), index.encode(second, role))
+        vectors[role] = _QuestionVectors(*encoded)
     tables = []
-    for row, plan in enumerate(plans):
+    for row, (_, plan) in enumerate(questions):
         table = np.zeros((index.size, len(CHANNELS)), dtype=np.float32)
         for name, values in _by_channel(index, plan, vectors, row):
             if name in CHANNELS:
@@ -192,14 +196,9 @@ def fuse(
         smooth += share * shifted(total, index.session, step)
         smooth += share * shifted(total, index.session, -step)
     if len(plan.speakers) == 1:
-        smooth += weights.get("other speaker", 0.0) * (_speakers(index) != plan.speakers[0])
+        smooth += weights.get("other speaker", 0.0) * (index.speakers != plan.speakers[0])
     smooth += weights.get("stated day", 0.0) * stated_day(index, plan)
     return smooth.astype(np.float32)
-
-
-def _speakers(index: ChatIndex) -> NDArray[np.str_]:
-    """The speaker of each message."""
-    return np.array([message.speaker for message in index.chat.messages])
 
 
 @cache
@@ -270,21 +269,22 @@ _BEFORE = ("question", "length", "photo", "second_person")
 _AFTER = ("question", "length", "photo", "reaction")
 
 
+def _each(word: str, names: Sequence[str]) -> list[str]:
+    return [f"{word} {name}" for name in names]
+
+
 def _names() -> tuple[str, ...]:
-    names = [f"z {name}" for name in CHANNELS]
-    names += [f"gap {name}" for name in CHANNELS]
+    names = _each("z", CHANNELS) + _each("gap", CHANNELS)
     names += ["fused", "fused rank", "fused gap", "fused margin"]
     for name in _AROUND:
         names += [f"{name} before", f"{name} after", f"{name} segment best"]
     names += ["like the best", "like the best, tokens", "like the best one", "segment like the best"]
     names += ["covered terms", "covered rarity", "rarest term", "terms in segment", "covered with before"]
-    names += [f"own {name}" for name in COLUMNS]
-    names += [f"before {name}" for name in _BEFORE]
-    names += [f"after {name}" for name in _AFTER]
+    names += _each("own", COLUMNS) + _each("before", _BEFORE) + _each("after", _AFTER)
     names += ["same speaker as before", "speaker fits", "speaker differs", "people named"]
     names += ["day written", "day meant", "days off", "says when"]
     names += ["place in chat", "place in session", "segment size"]
-    names += [f"asks {kind}" for kind in KINDS]
+    names += _each("asks", KINDS)
     names += ["asks photo", "asks many", "terms", "rarest asked", "parts", "best fused", "spread fused"]
     return tuple(names)
 
@@ -394,11 +394,10 @@ class _Question:
 
     def people(self) -> _Columns:
         index, speakers = self.index, self.plan.speakers
-        names = _speakers(index)
-        _, number = np.unique(names, return_inverse=True)
+        _, number = np.unique(index.speakers, return_inverse=True)
         fits, differs = np.full(index.size, 0.5), np.zeros(index.size)
         if len(speakers) == 1:
-            fits = (names == speakers[0]).astype(float)
+            fits = (index.speakers == speakers[0]).astype(float)
             differs = 1 - fits
         yield "same speaker as before", shifted(number + 1, index.session, 1) == number + 1
         yield "speaker fits", fits
