@@ -42,7 +42,7 @@ def built(sample):
 
 
 @pytest.fixture(scope="session")
-def told(built):
+def predictions(built):
     """The predictions for the sample's questions, in order."""
     return list(agent.predict(built, search.Hand()))
 
@@ -54,12 +54,12 @@ def make_chat():
     def make(*sessions, qa=(), name="Chat_1_Ann_Ben"):
         record = {"name": {"speaker_1": "Ann", "speaker_2": "Ben"}, "qa": list(qa)}
         for n, session in enumerate(sessions, start=1):
-            times = [dt.datetime(2024, 1, n, 10) + dt.timedelta(minutes=i) for i in range(len(session))]
-            record[f"session_{n}"] = [
-                {"clean_text": text, "speaker": speaker, "date_time": f"{time:%d.%m.%Y, %H:%M:%S}",
-                 "dia_id": f"D{n}:{i}", "img_file": [], "img_url": []}
-                for i, (time, (speaker, text)) in enumerate(zip(times, session, strict=True), start=1)
-            ]  # fmt: skip
+            messages = []
+            for i, (speaker, text) in enumerate(session):
+                time = dt.datetime(2024, 1, n, 10) + dt.timedelta(minutes=i)
+                message = {"clean_text": text, "speaker": speaker, "dia_id": f"D{n}:{i + 1}"}
+                messages.append({**message, "date_time": f"{time:%d.%m.%Y, %H:%M:%S}"})
+            record[f"session_{n}"] = messages
         return corpus.parse_chat(record, name)
 
     return make
@@ -68,10 +68,10 @@ def make_chat():
 @pytest.fixture
 def mirror():
     """The folder of external data, kept for the test; skips where none is named."""
-    found = paths.mirror()
-    if found is None or not (found / "realtalk").is_dir():
+    folder = paths.mirror()
+    if folder is None or not (folder / "realtalk").is_dir():
         pytest.skip("no external data: set CRS_MIRROR to a folder that holds realtalk/ and locomo/")
-    return found
+    return folder
 
 
 os.environ.setdefault("LANGSMITH_TRACING", "false")

@@ -70,17 +70,17 @@ def test_days_are_written_as_people_write_them(start, end, words):
 
 
 @pytest.mark.slow
-def test_answers_are_scored_beside_the_best_message_and_unmoved_questions_sum_up(sample, told):
-    rows = scoring.answered(told, [sample])
+def test_answers_are_scored_beside_the_best_message_and_unmoved_questions_sum_up(sample, predictions):
+    rows = scoring.answered(predictions, [sample])
     table = scoring.answer_means(rows).set_index("category")
     assert table.loc["all", "n"] == len(rows) == table.drop("all")["n"].sum()
     assert table.loc["all", "token_f1"] > table.loc["all", "baseline_f1"]
     assert rows.loc[rows["abstained"], "token_f1"].eq(0).all()
-    pairs = zip(told, sample.questions, strict=True)
+    pairs = zip(predictions, sample.questions, strict=True)
     best = scoring.answered([{**r, "answer": {"text": q.answer, "days": None}} for r, q in pairs], [sample])
     assert best["exact"].eq(1).all()
     assert best["date_accuracy"].dropna().eq(1).all()
-    table = scoring.unmoved(scoring.questions(told, [sample], "valid"))
+    table = scoring.unmoved(scoring.questions(predictions, [sample], "valid"))
     parts = table[["all gold is there", "some is missing", "nothing to rank"]].sum(axis=1)
     assert parts.tolist() == table["n"].tolist() == [37]
 
@@ -98,11 +98,11 @@ def test_own_arc_cases_are_read_and_wrong_ones_named_by_line(sample, tmp_path):
     path.write_text("\n".join([json.dumps(good), "{", json.dumps(case(sample, ["D1:1"], ["D99:1"])), "[]"]))
     with pytest.raises(InputError) as wrong:
         arcs.read(path, [sample])
-    told = str(wrong.value)
-    assert "3 problems" in told
-    assert "line 2 is no JSON" in told
-    assert "line 4, case: " in told
-    assert "line 3, phase 2: no message 'D99:1'" in told
+    predictions = str(wrong.value)
+    assert "3 problems" in predictions
+    assert "line 2 is no JSON" in predictions
+    assert "line 4, case: " in predictions
+    assert "line 3, phase 2: no message 'D99:1'" in predictions
 
 
 def test_set_scores_by_hand_and_none_without_gold():
@@ -197,8 +197,8 @@ def test_what_cannot_be_answered_is_refused_with_what_is_near(capsys, tmp_path):
         app.do(["realtalk", "predict", "--chat", str(CHAT)])
 
 
-def test_names_that_a_chat_never_says_lower_the_confidence(built, told):
-    record = next(one for one in told if "Mira" in one["question"])
+def test_names_that_a_chat_never_says_lower_the_confidence(built, predictions):
+    record = next(one for one in predictions if "Mira" in one["question"])
     other = {**record, "question": record["question"].replace("Mira", "Zebulon")}
     assert 0 < agent.confidence(built, other) < agent.confidence(built, record) < 1
 
@@ -262,16 +262,16 @@ def test_bm25_is_that_of_the_public_code_over_one_corpus(sample):
 
 
 def test_texts_alone_know_no_speaker_time_session_order_or_photo(sample):
-    told = lmeb.texts_alone(sample)
+    predictions = lmeb.texts_alone(sample)
     scrambled = [
         m._replace(position=i, session=1, speaker="X", time=None, caption="a cat", photo=True)
         for i, m in enumerate(reversed(sample.messages))
     ]
     other = replace(sample, messages=tuple(scrambled), speakers=("X", "Y"))
-    assert lmeb.texts_alone(other) == replace(told, speakers=())
-    assert sorted(told.position) == sorted(sample.position)
-    assert told.ids([0]) != sample.ids([0])
-    assert corpus.evidence(told, sample.questions[0], "strict").positions != ()
+    assert lmeb.texts_alone(other) == replace(predictions, speakers=())
+    assert sorted(predictions.position) == sorted(sample.position)
+    assert predictions.ids([0]) != sample.ids([0])
+    assert corpus.evidence(predictions, sample.questions[0], "strict").positions != ()
 
 
 @pytest.mark.slow
