@@ -15,7 +15,7 @@ FORMAT = "crs-arc-1"
 _LEAST_SESSIONS = 3  # of a question whose answer is a story
 
 
-class GoldPhase(BaseModel):
+class _GoldPhase(BaseModel):
     """One phase of a case: a title for the reader, never matched, and the ids that bear it."""
 
     model_config = ConfigDict(frozen=True)
@@ -32,7 +32,7 @@ class Arc(BaseModel):
     name: str
     chat: str
     question: str
-    phases: Annotated[tuple[GoldPhase, ...], Field(min_length=2)]
+    phases: Annotated[tuple[_GoldPhase, ...], Field(min_length=2)]
 
     def to_json(self) -> dict[str, Any]:
         """The case as one JSON object of the format."""
@@ -144,7 +144,7 @@ def derive(chat: Chat, reading: str = corpus.VALID) -> list[Arc]:
             ids_of.setdefault(message.session, []).append(message.id)
         if len(ids_of) >= _LEAST_SESSIONS:
             sessions = sorted(ids_of.items())
-            phases = [GoldPhase(title=f"session {session}", ids=tuple(ids)) for session, ids in sessions]
+            phases = [_GoldPhase(title=f"session {session}", ids=tuple(ids)) for session, ids in sessions]
             name = f"{chat.name}-{question.index}"
             cases.append(Arc(name=name, chat=chat.name, question=question.text, phases=tuple(phases)))
     return cases

@@ -192,13 +192,13 @@ class LLMForm:
             if self._config.view == "preview":
                 group = [position for position in group[:PREVIEWED] if position in ranked]
             groups.append(group)
-        for window in windows(index, groups):
+        for window in _windows(index, groups):
             yield _Offer(_lines(index, window), window)
 
     def _generator(self, index: ChatIndex, state: AgentState, ruled: AgentState) -> AgentState:
         """The written answer from the selected messages; an empty one is an abstention."""
         schema = _object(answer=_text(300), found={"type": "boolean"})
-        window: list[int] = next(windows(index, [state["selected"]]), [])
+        window: list[int] = next(_windows(index, [state["selected"]]), [])
         reply = self._ask("generator", schema, state, messages=_lines(index, window))
         text = reply["answer"].strip()
         if not reply["found"] or not text:
@@ -256,7 +256,7 @@ def _first(chosen: Iterable[int], others: Iterable[int]) -> list[int]:
     return list(dict.fromkeys([*chosen, *others]))
 
 
-def windows(index: ChatIndex, groups: Iterable[Sequence[int]], room: int = WINDOW) -> Iterator[list[int]]:
+def _windows(index: ChatIndex, groups: Iterable[Sequence[int]], room: int = WINDOW) -> Iterator[list[int]]:
     """Groups of messages put together, in their order, into prompts of at most ``room`` characters. Every
     message comes exactly once; a group that does not fit what is left goes on in the next window.
     """

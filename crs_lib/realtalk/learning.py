@@ -211,9 +211,10 @@ def _fit_linear(rows: Floats, gold: NDArray[np.int8]) -> dict[str, Any]:
     mean = rows.mean(axis=0, dtype=np.float64)
     scale = rows.std(axis=0, dtype=np.float64)
     scale[scale < 1e-6] = 1.0
+    standard = LinearModel(mean, scale, np.zeros(len(mean)), 0.0)
     model = LogisticRegression(C=STRENGTH, solver="newton-cholesky")
     with one_thread():
-        model.fit(search.standardised(rows, mean, scale), gold)
+        model.fit(standard.standardised(rows), gold)
     weights = model.coef_[0].astype(np.float64).tolist()
     bias = float(model.intercept_[0])
     return {"mean": mean.tolist(), "scale": scale.tolist(), "weights": weights, "bias": bias}

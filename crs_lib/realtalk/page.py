@@ -15,7 +15,7 @@ _LABELLED = 3  # words of a thread
 
 
 @dataclass(frozen=True)
-class SegmentView:
+class _SegmentView:
     """A segment as the page shows it: its day, words, messages, and the number of its thread or None."""
 
     number: int
@@ -26,11 +26,11 @@ class SegmentView:
 
 
 @dataclass(frozen=True)
-class ThreadView:
+class _ThreadView:
     """A thread as the page shows it: its commonest label words and its segments."""
 
     words: list[str]
-    segments: list[SegmentView]
+    segments: list[_SegmentView]
 
 
 def sections(index: ChatIndex, records: Sequence[Record]) -> list[tuple[str, str, str]]:
@@ -57,23 +57,23 @@ def _template() -> Template:
     )
 
 
-def _segments(index: ChatIndex) -> list[SegmentView]:
+def _segments(index: ChatIndex) -> list[_SegmentView]:
     thread_of: dict[int, int] = {}
     for number, thread in enumerate(index.threads):
         thread_of.update(dict.fromkeys(thread, number))
     views = []
     for number, segment in enumerate(index.segments):
         messages = index.chat.messages[segment.start : segment.end]
-        views.append(SegmentView(number, _day(messages[0]), segment.label, messages, thread_of.get(number)))
+        views.append(_SegmentView(number, _day(messages[0]), segment.label, messages, thread_of.get(number)))
     return views
 
 
-def _thread(segments: Sequence[SegmentView], numbers: Sequence[int]) -> ThreadView:
+def _thread(segments: Sequence[_SegmentView], numbers: Sequence[int]) -> _ThreadView:
     own = [segments[number] for number in numbers]
     counts: Counter[str] = Counter()
     for segment in own:
         counts.update(segment.label)
-    return ThreadView([word for word, _ in counts.most_common(_LABELLED)], own)
+    return _ThreadView([word for word, _ in counts.most_common(_LABELLED)], own)
 
 
 def _day(message: ChatMessage) -> str:

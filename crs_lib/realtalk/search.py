@@ -197,7 +197,7 @@ def fuse(
         smooth += share * shifted(total, index.session, -step)
     if len(plan.speakers) == 1:
         smooth += weights.get("other speaker", 0.0) * (index.speakers != plan.speakers[0])
-    smooth += weights.get("stated day", 0.0) * stated_day(index, plan)
+    smooth += weights.get("stated day", 0.0) * _stated_day(index, plan)
     return smooth.astype(np.float32)
 
 
@@ -222,7 +222,7 @@ def _priors(index: ChatIndex, plan: QueryPlan) -> dict[str, Floats64]:
     return priors
 
 
-def stated_day(index: ChatIndex, plan: QueryPlan) -> Floats64:
+def _stated_day(index: ChatIndex, plan: QueryPlan) -> Floats64:
     """1 for messages written on a stated day or up to two days later (things are told afterwards)."""
     stated = np.zeros(index.size)
     for first, last in plan.windows:
@@ -417,7 +417,7 @@ class _Question:
                     if overlaps and (span.end - span.start).days < _A_MONTH:
                         meant[position] = 1.0
         asks_when = plan.kind in ("when", "how long")
-        yield "day written", stated_day(index, plan)
+        yield "day written", _stated_day(index, plan)
         yield "day meant", meant
         yield "days off", off
         yield "says when", index.signals.column("when_words") * asks_when
@@ -511,16 +511,15 @@ class LinearModel:
         mean, scale, weights = (np.asarray(record[name]) for name in ("mean", "scale", "weights"))
         return cls(mean, scale, weights, float(record["bias"]))
 
+    def standardised(self, features: Floats) -> Floats64:
+        """Features in standard deviations from the mean, in [-FURTHEST, FURTHEST]: a message unlike any that
+        was learnt from must not win by one huge feature.
+        """
+        return np.clip((features.astype(np.float64) - self.mean) / self.scale, -FURTHEST, FURTHEST)
+
     def log_odds(self, features: Floats) -> Floats64:
         """The log-odds of each candidate, (candidates,)."""
-        return standardised(features, self.mean, self.scale) @ self.weights + self.bias
-
-
-def standardised(features: Floats, mean: Floats64, scale: Floats64) -> Floats64:
-    """Features in standard deviations from the mean, in [-FURTHEST, FURTHEST]: a message unlike any that was
-    learnt from must not win by one huge feature.
-    """
-    return np.clip((features.astype(np.float64) - mean) / scale, -FURTHEST, FURTHEST)
+        return self.standardised(features) @ self.weights + self.bias
 
 
 class Learned:

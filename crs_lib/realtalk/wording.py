@@ -180,7 +180,7 @@ class Span(NamedTuple):
     exact: bool
 
 
-class DateForm(NamedTuple):
+class _DateForm(NamedTuple):
     """A form of the grammar: its pattern, and the days that a match means on a day."""
 
     pattern: re.Pattern[str]
@@ -329,7 +329,7 @@ def _any_of(choices: Iterable[str]) -> str:
 
 
 @cache
-def _grammar() -> list[DateForm]:
+def _grammar() -> list[_DateForm]:
     """The forms, most specific first."""
     month = (
         r"(?P<m>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
@@ -360,7 +360,7 @@ def _grammar() -> list[DateForm]:
         (rf"\b{month}\s+(?P<y>(?:19|20)\d\d)\b", _read_month),
         (r"\b(?P<y>(?:19|20)\d\d)\b", _read_year),
     )
-    return [DateForm(re.compile(pattern), read) for pattern, read in forms]
+    return [_DateForm(re.compile(pattern), read) for pattern, read in forms]
 
 
 # ── the plan of a question: its kind, its people, its days, and the texts to search with ─────────────

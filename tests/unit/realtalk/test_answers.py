@@ -1,4 +1,4 @@
-"""Answers taken from the evidence, their scores, and users' own ARC cases."""
+"""Answers taken from the evidence, their scores, the page, and the public benchmark's way of scoring."""
 
 import datetime as dt
 import json
@@ -16,19 +16,19 @@ from crs_lib.cli import app
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.metrics import evidence
-from crs_lib.realtalk import agent, arcs, compare, corpus, index, learning, page, scoring, search, study
+from crs_lib.realtalk import agent, arcs, compare, corpus, index, page, scoring, search, study
 from crs_lib.realtalk.config import RealTalkConfig
 from crs_lib.report import page as pages
 from tests.helpers import refused
 
 CHAT = paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json"
+OTHER = paths.samples() / "realtalk" / "Chat_11_Noor_Felix.json"
 RULES = ("--encoder", "hashing", "--ranker", "hand")
 
 
-def extracted(chat, question, *places, near=0.9):
+def extracted(chat, question, *selected, near=0.9):
     built = index.build(chat, "hashing")
-    made = built.plan(question)
-    return agent.extract(built, made, places, np.full(built.size, near, np.float32))
+    return agent.extract(built, built.plan(question), selected, np.full(built.size, near, np.float32))
 
 
 @pytest.fixture
@@ -43,8 +43,10 @@ def chat(make_chat):
 @pytest.mark.parametrize(("question", "messages", "text"), [
     ("When did Ann go to the lake?", [0], "31 December 2023"),
     ("When did Ben buy kayaks?", [2], "2 January 2024"),  # no date said: the day it was written
-    ("Where did Ben buy kayaks?", [2], "Oslo"), ("How many kayaks did Ben buy?", [2], "three"),
-    ("Does Ann eat fish?", [3], "no"), ("Did Ben buy kayaks?", [2], "yes"),
+    ("Where did Ben buy kayaks?", [2], "Oslo"),
+    ("How many kayaks did Ben buy?", [2], "three"),
+    ("Does Ann eat fish?", [3], "no"),
+    ("Did Ben buy kayaks?", [2], "yes"),
     ("What things did Ben buy?", [2, 4], "I bought three kayaks in Oslo, I also bought a paddle"),
     ("What is Ann's salary?", [], None),
 ])  # fmt: skip
@@ -55,13 +57,14 @@ def test_what_is_asked_for_is_taken_from_the_messages(chat, question, messages, 
 def test_an_answer_says_its_days_its_messages_and_why_there_is_none(chat):
     assert extracted(chat, "When did Ann go to the lake?", 0).days == ("2023-12-31", "2023-12-31")
     assert extracted(chat, "What things did Ben buy?", 2, 4).ids == ("D2:1", "D3:1")
-    found = extracted(chat, "What is Ann's salary?", 1, near=0.05)
-    assert found.text is None
-    assert "no message shares a word" in found.why
+    answer = extracted(chat, "What is Ann's salary?", 1, near=0.05)
+    assert answer.text is None
+    assert "no message shares a word" in answer.why
 
 
-@pytest.mark.parametrize("start, end, words", [
-    ("2024-01-19", "2024-01-19", "19 January 2024"), ("2024-01-01", "2024-01-31", "January 2024"),
+@pytest.mark.parametrize(("start", "end", "words"), [
+    ("2024-01-19", "2024-01-19", "19 January 2024"),
+    ("2024-01-01", "2024-01-31", "January 2024"),
     ("2023-01-01", "2023-12-31", "2023"),
     ("2024-01-08", "2024-01-14", "between 8 January and 14 January 2024"),
 ])  # fmt: skip
@@ -69,67 +72,96 @@ def test_days_are_written_as_people_write_them(start, end, words):
     assert agent.written(dt.date.fromisoformat(start), dt.date.fromisoformat(end)) == words
 
 
+# ── scores ───────────────────────────────────────────────────────────────────────────────────────────
+
+
 @pytest.mark.slow
-def test_answers_are_scored_beside_the_best_message_and_unmoved_questions_sum_up(sample, predictions):
+def test_answers_are_scored_beside_the_best_message(sample, predictions):
     rows = scoring.answered(predictions, [sample])
     table = scoring.answer_means(rows).set_index("category")
-    assert table.loc["all", "n"] == len(rows) == table.drop("all")["n"].sum()
+    assert table.loc["all", "n"] == len(rows)
+    assert table.drop("all")["n"].sum() == len(rows)
     assert table.loc["all", "token_f1"] > table.loc["all", "baseline_f1"]
-    assert rows.loc[rows["abstained"], "token_f1"].eq(0).all()
-    pairs = zip(predictions, sample.questions, strict=True)
-    best = scoring.answered([{**r, "answer": {"text": q.answer, "days": None}} for r, q in pairs], [sample])
-    assert best["exact"].eq(1).all()
-    assert best["date_accuracy"].dropna().eq(1).all()
+    assert (rows.loc[rows["abstained"], "token_f1"] == 0).all()
+
+
+def test_the_annotated_answers_are_right(sample, predictions):
+    records = []
+    for record, question in zip(predictions, sample.questions, strict=True):
+        records.append({**record, "answer": {"text": question.answer, "days": None}})
+    rows = scoring.answered(records, [sample])
+    assert set(rows["exact"]) == {1.0}
+    assert set(rows["date_accuracy"].dropna()) == {1.0}
+
+
+def test_unmoved_questions_sum_up(sample, predictions):
     table = scoring.unmoved(scoring.questions(predictions, [sample], "valid"))
     parts = table[["all gold is there", "some is missing", "nothing to rank"]].sum(axis=1)
-    assert parts.tolist() == table["n"].tolist() == [37]
+    assert table["n"].tolist() == [37]
+    assert parts.tolist() == [37]
 
 
 def case(sample, *phases):
-    return {"name": "own", "chat": sample.name, "question": sample.questions[0].text,
-            "phases": [{"title": "t", "ids": list(ids)} for ids in phases]}  # fmt: skip
+    listed = [{"title": "t", "ids": list(ids)} for ids in phases]
+    return {"name": "own", "chat": sample.name, "question": sample.questions[0].text, "phases": listed}
 
 
-def test_own_arc_cases_are_read_and_wrong_ones_named_by_line(sample, tmp_path):
+def test_own_arc_cases_are_read(sample, tmp_path):
     path = tmp_path / "own.jsonl"
     good = case(sample, ["D1:1"], ["D2:2", "D2:3"])
     path.write_text(json.dumps(good) + "\n\n" + json.dumps(good) + "\n")
-    assert [c.to_json() for c in study.cases(RealTalkConfig(arc_cases=str(path)), [sample])] == [good, good]
-    path.write_text("\n".join([json.dumps(good), "{", json.dumps(case(sample, ["D1:1"], ["D99:1"])), "[]"]))
-    with pytest.raises(InputError) as wrong:
+    first, second = study.cases(RealTalkConfig(arc_cases=str(path)), [sample])
+    assert first.to_json() == good
+    assert second == first
+
+
+def test_wrong_arc_cases_are_named_by_line(sample, tmp_path):
+    path = tmp_path / "own.jsonl"
+    good, bad = case(sample, ["D1:1"], ["D2:2"]), case(sample, ["D1:1"], ["D99:1"])
+    path.write_text("\n".join([json.dumps(good), "{", json.dumps(bad), "[]"]))
+    with pytest.raises(InputError) as error:
         arcs.read(path, [sample])
-    predictions = str(wrong.value)
-    assert "3 problems" in predictions
-    assert "line 2 is no JSON" in predictions
-    assert "line 4, case: " in predictions
-    assert "line 3, phase 2: no message 'D99:1'" in predictions
+    for words in ("3 problems", "line 2 is no JSON", "line 4, case: ", "line 3, phase 2: no message 'D99:1'"):
+        assert words in str(error.value)
 
 
-def test_set_scores_by_hand_and_none_without_gold():
+def test_set_scores_by_hand():
     # selected 1, 2, 3, 4; gold 2, 4, 9: two hits; recall 2/3, precision 2/4, F1 = 2 * (2/3 * 1/2) / (2/3 + 1/2) = 4/7
     assert evidence.set_score([1, 2, 3, 4], [2, 4, 9]) == pytest.approx((2 / 3, 1 / 2, 4 / 7, 4))
     assert evidence.set_score([], [1]) == (0.0, 0.0, 0.0, 0)  # no precision to give away
-    assert all(math.isnan(v) for v in evidence.set_score([1], [])[:3])
-    assert all(math.isnan(v) for v in evidence.rank_scores([1, 2], []).values())
-    assert math.isnan(evidence.fuzzy_recall([1], [], [1, 1]))
-    assert math.isnan(evidence.arc_score([[1]], []).coverage_any)
 
 
-def test_rank_scores_by_hand_and_fuzzy_recall_inside_the_session():
+def test_without_gold_nothing_is_scored():
+    values = [*evidence.set_score([1], [])[:3], *evidence.rank_scores([1, 2], []).values()]
+    values += [evidence.fuzzy_recall([1], [], [1, 1]), evidence.arc_score([[1]], []).coverage_any]
+    assert np.isnan(values).all()
+
+
+def test_rank_scores_by_hand():
     # gold 7 stands first, gold 9 third, gold 5 nowhere
     ranked, gold = [7, 1, 9, 2], {7, 9, 5}
     # DCG = 1/log2(2) + 1/log2(4) = 1.5; ideal for three = 1 + 1/log2(3) + 1/2 = 2.1309
-    assert evidence.rank_scores(ranked, gold) == pytest.approx(
-        {"r@1": 1 / 3, "r@5": 2 / 3, "r@10": 2 / 3, "r@20": 2 / 3, "r@50": 2 / 3, "p@5": 2 / 5, "p@10": 2 / 10,
-         "hit@10": 1, "all@10": 0, "mrr": 1, "ndcg@10": 1.5 / (1 + 1 / math.log2(3) + 0.5)}
-    )  # fmt: skip
+    expected = {"r@1": 1 / 3, "r@5": 2 / 3, "r@10": 2 / 3, "r@20": 2 / 3, "r@50": 2 / 3, "p@5": 2 / 5}
+    expected |= {
+        "p@10": 2 / 10,
+        "hit@10": 1,
+        "all@10": 0,
+        "mrr": 1,
+        "ndcg@10": 1.5 / (1.5 + 1 / math.log2(3)),
+    }
+    assert evidence.rank_scores(ranked, gold) == pytest.approx(expected)
     assert evidence.rank_scores([1, 9, 7], gold)["mrr"] == pytest.approx(1 / 2)
     assert evidence.rank_scores([1], gold)["mrr"] == 0
     assert evidence.rank_scores([*gold], gold)["all@10"] == 1
-    sessions = [1, 1, 1, 1, 2, 2]
-    assert evidence.fuzzy_recall([0], [3], sessions) == 1  # three away
-    assert evidence.fuzzy_recall([3], [4], sessions) == 0  # one away, another session
-    assert evidence.fuzzy_recall([0], [4], [1] * 5) == 0  # four away
+
+
+@pytest.mark.parametrize(("selected", "gold", "sessions", "recall"), [
+    (0, 3, [1, 1, 1, 1, 2, 2], 1),  # three away
+    (3, 4, [1, 1, 1, 1, 2, 2], 0),  # one away, another session
+    (0, 4, [1] * 5, 0),  # four away
+])  # fmt: skip
+def test_fuzzy_recall_stays_inside_the_session(selected, gold, sessions, recall):
+    assert evidence.fuzzy_recall([selected], [gold], sessions) == recall
 
 
 def test_arc_scores_by_hand():
@@ -141,202 +173,203 @@ def test_arc_scores_by_hand():
     assert score.coverage_any == 1
     assert score.coverage_aligned == pytest.approx(2 / 3)
     # recall of matched phases: either 1/2 + 0 + 1 or 0 + 1 + 1, by three
-    assert score.mean_phase_recall == pytest.approx(1 / 2) or score.mean_phase_recall == pytest.approx(2 / 3)
-    whole = evidence.arc_score([list(range(30))], [[1], [5], [9]])  # all in one phase: aligned with one
+    assert 3 * score.mean_phase_recall in (pytest.approx(1.5), pytest.approx(2))
+
+
+def test_a_story_in_one_phase_is_aligned_with_one():
+    whole = evidence.arc_score([list(range(30))], [[1], [5], [9]])
     assert whole.coverage_any == 1
     assert whole.coverage_aligned == pytest.approx(1 / 3)
     assert evidence.arc_score([], [[1], [2]])[:5] == (0, 0, 0, 0, 0)
+
+
+def test_phases_are_in_order_or_not():
     assert evidence.in_order([[1], [5], [9]]) == 1
     assert evidence.in_order([[5], [1]]) == 0
     assert math.isnan(evidence.in_order([[1]]))
 
 
 @given(st.sets(st.integers(0, 9)), st.sets(st.integers(0, 9)), st.integers(0, 9))
-def test_every_gold_message_has_exactly_one_bucket(kept, selected, place):
-    selected &= kept
-    assert evidence.bucket(place, kept | {0}, kept, selected) in evidence.BUCKETS[1:]
-    assert (evidence.bucket(place, kept | {0}, kept, selected) == "kept") == (place in selected)
+def test_every_gold_message_has_exactly_one_bucket(reranked, selected, position):
+    selected &= reranked
+    bucket = evidence.bucket(position, reranked | {0}, reranked, selected)
+    assert bucket in evidence.BUCKETS[1:]
+    assert (bucket == "kept") == (position in selected)
 
 
-def test_answer_f1_counts_words_with_repetition_and_means_leave_missing_values_out():
+def test_answer_f1_counts_words_with_repetition():
     # given "the red red house", expected "red house": common red, house = 2; F1 = 2 * 2 / (4 + 2)
     assert evidence.answer_f1("the red red house", "Red house!") == pytest.approx(2 / 3)
     assert math.isnan(evidence.answer_f1(None, "x"))
     assert evidence.answer_f1("", "") == 1
     assert evidence.answer_f1("", "x") == 0
-    assert evidence.answer_exact("The old lift", "an old LIFT!") == 1  # articles and case do not count
+
+
+def test_an_exact_answer_has_the_same_words_but_for_articles_and_case():
+    assert evidence.answer_exact("The old lift", "an old LIFT!") == 1
     assert evidence.answer_exact("old lift", "lift") == 0
     assert math.isnan(evidence.answer_exact(None, "x"))
+
+
+def test_means_leave_missing_values_out():
     assert evidence.means([{"a": 1.0}, {"a": math.nan}, {"a": 0.0}], ["a"]) == {"a": 0.5}
     assert math.isnan(evidence.means([{"a": math.nan}], ["a"])["a"])
 
 
-def ask(question, *more, words="realtalk predict --ask"):
-    app.do([*words.split(), question, "--chat", str(CHAT), *RULES, *more])
-
-
-@pytest.mark.parametrize("words", ["realtalk predict --ask", "realtalk-answer", "realtalk answer"])
-def test_an_answer_comes_with_its_messages_their_days_and_how_sure_it_is(capsys, sample, words):
-    question = next(q for q in sample.questions if "Mira" in q.text)
-    ask(question.text, words=words)
-    said = capsys.readouterr().out
-    assert re.search(r"^answer: \S", said, re.M)
-    assert int(re.search(r"^how sure: (\d+) %", said, re.M)[1]) >= 100 * agent.SURE
-    shown = re.findall(r"^(D\d+:\d+)  (\d\d \w+ \d{4} \d\d:\d\d)  (Mira|Tobias): ", said, re.M)
-    assert shown
-    assert all(sample.messages[sample.position[name]].time for name, _, _ in shown)
-
-
-def test_what_cannot_be_answered_is_refused_with_what_is_near(capsys, tmp_path):
-    ask("Which instrument did Zebulon pawn in Ouagadougou?", "--out", str(tmp_path / "one.jsonl"))
-    said = capsys.readouterr().out
-    assert said.startswith("no answer in this chat\nhow sure: ")
-    assert "answer: " not in said
-    assert len((tmp_path / "one.jsonl").read_text().splitlines()) == 1
-    with pytest.raises(InputError, match="--out FILE, --page FILE or --ask"):
-        app.do(["realtalk", "predict", "--chat", str(CHAT)])
-
-
-def test_names_that_a_chat_never_says_lower_the_confidence(built, predictions):
-    record = next(one for one in predictions if "Mira" in one["question"])
-    other = {**record, "question": record["question"].replace("Mira", "Zebulon")}
-    assert 0 < agent.confidence(built, other) < agent.confidence(built, record) < 1
-
-
-def test_the_page_holds_every_message_and_each_link_leads_somewhere(tmp_path, sample):
-    path = tmp_path / "chat.html"
-    app.do(["realtalk", "predict", "--chat", str(CHAT), "--page", str(path), *RULES])
-    text = path.read_text(encoding="utf-8")
-    ids = re.findall(r' id="([^"]+)"', text)
-    assert len(ids) == len(set(ids))
-    assert {message.id for message in sample.messages} <= set(ids)
-    assert set(re.findall(r'href="#([^"]+)"', text)) <= set(ids)
-    assert not re.search(r'(?:src|href)="(?!#)', text)
-    assert "<script" not in text
-    assert text.count('<div class="segment"') == len(index.build(sample, "hashing").segments)
-    assert "default-src 'none'; connect-src 'none'; style-src 'sha256-" in text
-
-
-def test_texts_of_a_chat_cannot_break_its_page(make_chat):
-    said = [("Ann", "<script>alert(1)</script>"), ("Ben", "</li>&\"'")]
-    built = index.build(make_chat(said, qa=[{"question": "<b>Who?</b>"}]), "hashing")
-    parts = page.sections(built, list(agent.predict(built, search.Hand())))
-    text = pages.document("<i>", "?", "", parts, "chat.css")
-    assert "<script" not in text
-    assert "<b>Who" not in text
-    assert "<i>" not in text
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+@pytest.mark.parametrize(("in_all", "exact"), [(False, [1.0, 1.0, math.nan]), (True, [2 / 3, 1.0, 0.5])])
+def test_questions_without_answer_have_columns_of_their_own(make_chat, in_all, exact):
+    trap = {"question": "What did Ben buy?", "adversarial_answer": "a bicycle", "category": 5}
+    question = {"question": "What did Ann buy?", "answer": "a bicycle", "category": 4}
+    chat = make_chat([("Ann", "I bought a bicycle.")], qa=[question, trap, trap])
+    records = []
+    for number, reply in enumerate(["a bicycle", "a bicycle", None]):
+        answer = {"text": reply, "days": None}
+        records.append({"chat": chat.name, "qa_index": number, "answer": answer, "ranked": ["D1:1"]})
+    means = scoring.answer_means(scoring.answered(records, [chat], in_all))
+    assert means["exact"].tolist() == pytest.approx(exact, nan_ok=True)
+    assert means["n"].tolist() == [1, 1, 0]
+    assert means["unanswerable"].tolist() == [2, 0, 2]
+    assert means["resisted"].tolist() == pytest.approx([0.5, math.nan, 0.5], nan_ok=True)
 
 
 def test_scores_are_those_of_the_reference_program():
     ir_measures = pytest.importorskip("ir_measures")
     rng = np.random.default_rng(3)
-    gold = {f"q{i}": {int(d) for d in rng.choice(50, rng.integers(1, 15), replace=False)} for i in range(20)}
-    order = {name: rng.permutation(50).tolist() for name in gold}
-    qrels = {name: {f"d{d}": 1 for d in known} for name, known in gold.items()}
-    run = {name: {f"d{d}": -float(place) for place, d in enumerate(order[name])} for name in gold}
-    specs = {"nDCG@10": "ndcg@10", "R@10": "r@10"}
-    for found in ir_measures.iter_calc(list(map(ir_measures.parse_measure, specs)), qrels, run):
-        ours = evidence.rank_scores(order[found.query_id], gold[found.query_id])[specs[str(found.measure)]]
-        assert ours == pytest.approx(found.value, abs=1e-9)
+    gold, order, qrels, run = {}, {}, {}, {}
+    for name in map(str, range(20)):
+        gold[name] = set(rng.choice(50, rng.integers(1, 15), replace=False).tolist())
+        order[name] = rng.permutation(50).tolist()
+        qrels[name] = {f"d{document}": 1 for document in gold[name]}
+        run[name] = {f"d{document}": -float(rank) for rank, document in enumerate(order[name])}
+    columns = {"nDCG@10": "ndcg@10", "R@10": "r@10"}
+    for value in ir_measures.iter_calc(list(map(ir_measures.parse_measure, columns)), qrels, run):
+        ours = evidence.rank_scores(order[value.query_id], gold[value.query_id])
+        assert ours[columns[str(value.measure)]] == pytest.approx(value.value, abs=1e-9)
 
 
-def test_bm25_is_that_of_the_public_code_over_one_corpus(sample):
-    bm25s, stemmer = pytest.importorskip("bm25s"), pytest.importorskip("Stemmer").Stemmer("english")
-    chats = [sample, corpus.read_chat(paths.samples() / "realtalk" / "Chat_11_Noor_Felix.json")]
-    asked = [chat.questions[:12] for chat in chats]
-    texts = [message.text for chat in chats for message in chat.messages]
-    how = {"stopwords": "en", "stemmer": stemmer, "show_progress": False}
-    public = bm25s.BM25()
-    public.index(bm25s.tokenize(texts, **how), show_progress=False)
-    ours = iter(
-        lmeb.by_bm25([lmeb.ChatQuestions(*pair, {}) for pair in zip(chats, asked, strict=True)], lmeb.plain)
-    )
-    start = 0
-    for chat, part in zip(chats, asked, strict=True):
-        for question, order in zip(part, ours, strict=False):
-            (words,) = bm25s.tokenize([question.text], return_ids=False, **how)
-            scores = public.get_scores(words)[start : start + len(chat.messages)]
-            assert scores[order] == pytest.approx(np.sort(scores)[::-1], abs=1e-4)
-        start += len(chat.messages)
+# ── asking one question, and the page ────────────────────────────────────────────────────────────────
 
 
-def test_texts_alone_know_no_speaker_time_session_order_or_photo(sample):
-    predictions = lmeb.texts_alone(sample)
-    scrambled = [
-        m._replace(position=i, session=1, speaker="X", time=None, caption="a cat", photo=True)
-        for i, m in enumerate(reversed(sample.messages))
-    ]
-    other = replace(sample, messages=tuple(scrambled), speakers=("X", "Y"))
-    assert lmeb.texts_alone(other) == replace(predictions, speakers=())
-    assert sorted(predictions.position) == sorted(sample.position)
-    assert predictions.ids([0]) != sample.ids([0])
-    assert corpus.evidence(predictions, sample.questions[0], "strict").positions != ()
+def ask(capsys, question, *more, command="realtalk predict --ask"):
+    """What is printed for a question."""
+    app.do([*command.split(), question, "--chat", str(CHAT), *RULES, *more])
+    return capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_each_question_ranks_its_own_chat_and_counts_once():
-    pytest.importorskip("bm25s")
-    shown = lmeb.measure(RealTalkConfig(data=str(CHAT), questions=0)).set_index("ranker")
-    chat = corpus.read_chat(CHAT)
-    gold = corpus.gold(chat, "strict")
-    assert set(shown["n"]) == {len(gold)}
-    asked = [q for q in chat.questions if q.index in gold]
-    orders = lmeb.by_bm25([lmeb.ChatQuestions(chat, asked, gold)], lmeb.plain)
-    scored = [evidence.rank_scores(order, gold[q.index]) for q, order in zip(asked, orders, strict=True)]
-    assert shown.loc["BM25, text", "r@10"] == pytest.approx(np.mean([one["r@10"] for one in scored]))
-    assert shown.loc["ours, all that a chat shows", "r@10"] > shown.loc["ours, texts alone", "r@10"]
-    assert {"multi_hop ndcg@10", "temporal_reasoning r@10", "commonsense r@10"} <= set(shown)
+@pytest.mark.parametrize("command", ["realtalk predict --ask", "realtalk-answer", "realtalk answer"])
+def test_an_answer_comes_with_its_messages_their_days_and_how_sure_it_is(capsys, sample, command):
+    question = next(question.text for question in sample.questions if "Mira" in question.text)
+    printed = ask(capsys, question, command=command)
+    assert re.search(r"^answer: \S", printed, re.M)
+    assert int(re.search(r"^how sure: (\d+) %", printed, re.M)[1]) >= 100 * agent.SURE
+    assert re.search(r"^D\d+:\d+  \d\d \w+ \d{4} \d\d:\d\d  (Mira|Tobias): ", printed, re.M)
 
 
-def test_the_test_chats_stay_unscored_and_other_protocols_are_unknown(tmp_path, make_chat, monkeypatch):
-    monkeypatch.setattr(compare.study, "chats", lambda _: [make_chat([("Ann", "a")], name="Chat_9_Ann_Ben")])
-    refused("test split", lmeb.measure, RealTalkConfig(), error=RunError)
-    refused("benchmarks/lmeb.py", app.do, ["realtalk", "evaluate", "--protocol", "lmeb"])
-    refused("benchmarks/teach_ranker.py", app.do, ["realtalk", "evaluate", "--teach"])
+def test_what_cannot_be_answered_is_refused_with_what_is_near(capsys, tmp_path):
+    path = tmp_path / "one.jsonl"
+    printed = ask(capsys, "Which instrument did Zebulon pawn in Ouagadougou?", "--out", str(path))
+    assert printed.startswith("no answer in this chat\nhow sure: ")
+    assert "answer: " not in printed
+    assert len(path.read_text().splitlines()) == 1
+    refused("--out FILE, --page FILE or --ask", app.do, ["realtalk", "predict", "--chat", str(CHAT)])
 
 
-def test_strangers_share_nobody_with_a_chat(make_chat):
-    one, two = make_chat([("Ann", "a")]), make_chat([("Eve", "a")])
-    other = replace(two, speakers=("Eve", "Zoe"))
-    assert learning.not_of(one, [one, other, replace(other, speakers=("Eve", "Ben"))]) == [other]
-
-
-def test_questions_without_answer_have_columns_of_their_own_and_are_not_among_all(make_chat):
-    qa = [
-        {"question": "What did Ann buy?", "answer": "a bicycle", "category": 4, "evidence": ["D1:1"]},
-        {
-            "question": "What did Ben buy?",
-            "adversarial_answer": "a bicycle",
-            "category": 5,
-            "evidence": ["D1:1"],
-        },
-        {"question": "What did Ben sell?", "adversarial_answer": "a bicycle", "category": 5},
-    ]
-    chat = make_chat([("Ann", "I bought a bicycle.")], qa=qa)
-    records = []
-    for number, reply in enumerate(["a bicycle", "a bicycle", None]):
-        answer = {"text": reply, "days": None}
-        records.append({"chat": chat.name, "qa_index": number, "answer": answer, "ranked": ["D1:1"]})
-    means = scoring.answer_means(scoring.answered(records, [chat])).set_index("category")
-    assert means.loc["all", ["n", "exact", "unanswerable", "resisted"]].tolist() == [1, 1.0, 2, 0.5]
-    assert means.loc["5", ["n", "unanswerable", "resisted"]].tolist() == [0, 2, 0.5]
-    counted = scoring.answer_means(scoring.answered(records, [chat], with_unanswerable=True))
-    assert counted["exact"].tolist() == pytest.approx([2 / 3, 1.0, 0.5])
+def test_names_that_a_chat_never_says_lower_the_confidence(built, predictions):
+    record = next(record for record in predictions if "Mira" in record["question"])
+    other = {**record, "question": record["question"].replace("Mira", "Zebulon")}
+    assert 0 < agent.confidence(built, other) < agent.confidence(built, record) < 1
 
 
 def test_a_question_ends_with_what_was_read_and_left_out(tmp_path, capsys):
-    said = {"speaker": "Ann", "clean_text": "I baked two loaves of bread.", "date_time": "yesterday"}
-    messages = [
-        {**said, "dia_id": "D1:1"},
-        {**said, "dia_id": "D1:1"},
-        "no message",
-        {**said, "dia_id": "D1:2"},
-    ]
+    message = {"speaker": "Ann", "clean_text": "I baked bread.", "date_time": "yesterday", "dia_id": "D1:1"}
     path = tmp_path / "chat.json"
-    path.write_text(json.dumps({"session_1": messages}))
+    path.write_text(
+        json.dumps({"session_1": [message, message, "no message", {**message, "dia_id": "D1:2"}]})
+    )
     app.do(["realtalk", "predict", "--chat", str(path), "--ask", "What did Ann bake?", *RULES])
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("read: 2 messages; left out: duplicate id 1, no message 1; odd: 4")
     assert "quirks.csv of notebook 21" in last
     assert "times: 0 of 2 messages of chat have a time that can be read" in last
+
+
+def test_the_page_holds_every_message_and_each_link_leads_somewhere(tmp_path, sample, built):
+    path = tmp_path / "chat.html"
+    app.do(["realtalk", "predict", "--chat", str(CHAT), "--page", str(path), *RULES])
+    text = path.read_text(encoding="utf-8")
+    ids = re.findall(r' id="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    assert set(sample.position) <= set(ids)
+    assert set(re.findall(r'href="#([^"]+)"', text)) <= set(ids)
+    assert not re.search(r'(?:src|href)="(?!#)', text)
+    assert "<script" not in text
+    assert text.count('<div class="segment"') == len(built.segments)
+    assert "default-src 'none'; connect-src 'none'; style-src 'sha256-" in text
+
+
+def test_texts_of_a_chat_cannot_break_its_page(make_chat):
+    talk = [("Ann", "<script>alert(1)</script>"), ("Ben", "</li>&\"'")]
+    built = index.build(make_chat(talk, qa=[{"question": "<b>Who?</b>"}]), "hashing")
+    parts = page.sections(built, list(agent.predict(built, search.Hand())))
+    text = pages.document("<i>", "?", "", parts, "chat.css")
+    for markup in ("<script", "<b>Who", "<i>"):
+        assert markup not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+
+
+# ── the public benchmark ─────────────────────────────────────────────────────────────────────────────
+
+
+def asked_of(chat, count=None):
+    return lmeb.ChatQuestions(chat, chat.questions[:count], {})
+
+
+def test_bm25_is_that_of_the_public_code_over_one_corpus(sample):
+    bm25s, stemming = pytest.importorskip("bm25s"), pytest.importorskip("Stemmer")
+    tokens = {"stopwords": "en", "stemmer": stemming.Stemmer("english"), "show_progress": False}
+    chats = [sample, corpus.read_chat(OTHER)]
+    public = bm25s.BM25()
+    public.index(bm25s.tokenize(chats[0].texts + chats[1].texts, **tokens), show_progress=False)
+    orders = iter(lmeb.by_bm25([asked_of(chat, 12) for chat in chats], lmeb.plain))
+    for chat, start in zip(chats, (0, len(sample.messages)), strict=True):
+        for question in chat.questions[:12]:
+            (words,) = bm25s.tokenize([question.text], return_ids=False, **tokens)
+            scores = public.get_scores(words)[start : start + len(chat.messages)]
+            assert scores[next(orders)] == pytest.approx(np.sort(scores)[::-1], abs=1e-4)
+
+
+def test_texts_alone_know_no_speaker_time_session_order_or_photo(sample):
+    alone = lmeb.texts_alone(sample)
+    scrambled = []
+    for i, message in enumerate(reversed(sample.messages)):
+        bare = message._replace(position=i, session=1, speaker="X", time=None)
+        scrambled.append(bare._replace(caption="a cat", photo=True))
+    other = replace(sample, messages=tuple(scrambled), speakers=("X", "Y"))
+    assert lmeb.texts_alone(other) == replace(alone, speakers=())
+    assert sorted(alone.position) == sorted(sample.position)
+    assert alone.ids([0]) != sample.ids([0])
+    assert corpus.evidence(alone, sample.questions[0], "strict").positions != ()
+
+
+@pytest.mark.slow
+def test_each_question_ranks_its_own_chat_and_counts_once(sample):
+    pytest.importorskip("bm25s")
+    table = lmeb.measure(RealTalkConfig(data=str(CHAT), questions=0)).set_index("ranker")
+    gold = corpus.gold(sample, "strict")
+    questions = [question for question in sample.questions if question.index in gold]
+    orders = lmeb.by_bm25([lmeb.ChatQuestions(sample, questions, gold)], lmeb.plain)
+    recalls = []
+    for question, order in zip(questions, orders, strict=True):
+        recalls.append(evidence.rank_scores(order, gold[question.index])["r@10"])
+    assert set(table["n"]) == {len(gold)}
+    assert table.loc["BM25, text", "r@10"] == pytest.approx(np.mean(recalls))
+    assert table.loc["ours, all that a chat shows", "r@10"] > table.loc["ours, texts alone", "r@10"]
+    assert {"multi_hop ndcg@10", "temporal_reasoning r@10", "commonsense r@10"} <= set(table)
+
+
+def test_the_test_chats_stay_unscored_and_scripts_that_moved_are_named(make_chat, monkeypatch):
+    chat = make_chat([("Ann", "a")], name="Chat_9_Ann_Ben")
+    monkeypatch.setattr(compare.study, "chats", lambda _: [chat])
+    refused("test split", lmeb.measure, RealTalkConfig(), error=RunError)
+    refused("benchmarks/lmeb.py", app.do, ["realtalk", "evaluate", "--protocol", "lmeb"])
+    refused("benchmarks/teach_ranker.py", app.do, ["realtalk", "evaluate", "--teach"])

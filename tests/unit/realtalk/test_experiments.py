@@ -1,27 +1,28 @@
-import itertools
+"""Runs, their log and commands; the nodes' model forms."""
+
 import json
 import logging
+from itertools import chain
 
-import numpy as np
+import pandas as pd
 import pytest
 
 from crs_lib import figures, runs
 from crs_lib.cli import app
 from crs_lib.core import paths, prompts, tables
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import RunError
 from crs_lib.llm import LLM, Reply, Retry
-from crs_lib.realtalk import agent, commands, compare, experiments, forms, scoring, search, study, wording
+from crs_lib.realtalk import agent, commands, compare, experiments, forms, scoring, search, study
 from crs_lib.realtalk.config import RealTalkConfig
 from tests.helpers import refused
 from tests.helpers.ollama_server import Faults, OllamaServer
 
 CHAT = paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json"
 pytestmark = pytest.mark.slow  # they share runs that take seconds
-
-
 MESSAGE = {"clean_text": "I ski in the Alps", "speaker": "Ann", "dia_id": "D1:1", "date_time": "never"}
 NAMES = {"speaker_1": "Ann", "speaker_2": "Ben"}
 QUESTION = "What sounds does Tobias record?"
+RULES = ("--encoder", "hashing", "--ranker", "hand")
 
 
 def chat_file(path, messages, qa):
@@ -29,34 +30,35 @@ def chat_file(path, messages, qa):
     return str(path)
 
 
-def record(run, recall, precision=None, **asked):
+def record(run, recall, precision=0.0, **settings):
     """A finished evaluation as the stage would leave it."""
-    config = RealTalkConfig(run=run, **asked)
-    with runs.stage("realtalk", run, "evaluate", study._settings(config)) as stage:
-        counts = {"recall": recall, "n": 10, "split": config.split, "repeated": False}
-        stage.counts.update(counts | ({"precision": precision} if precision else {}))
+    config = RealTalkConfig(run=run, **settings)
+    parameters = config.values()
+    del parameters["run"]
+    with runs.stage("realtalk", run, "evaluate", parameters) as stage:
+        stage.counts.update(recall=recall, precision=precision, n=10, split=config.split, repeated=False)
 
 
-def test_a_run_goes_from_corpus_to_log_and_scores_need_predictions_first(tmp_path):
+# ── runs and their log ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_run_goes_from_corpus_to_log():
     config = RealTalkConfig(run="r", data=str(CHAT))
-    shown = study.describe_corpus(config)
-    assert shown["evidence"].set_index("reading")["ids"].to_dict() == {
-        "strict": 62, "valid": 67, "repaired": 68,
-    }  # fmt: skip
+    evidence = study.describe_corpus(config)["evidence"].set_index("reading")
+    assert evidence["ids"].to_dict() == {"strict": 62, "valid": 67, "repaired": 68}
     study.predict(config)
-    scored = study.evaluate(config)
+    scores = study.evaluate(config)
     manifest = json.loads((paths.run_folder("realtalk", "r") / "manifest.json").read_text())
     assert set(manifest["stages"]) == {"corpus", "query", "evaluate"}
-    log = experiments.log()
-    assert log["experiment_id"].tolist() == ["r"] and log["config_changes"].tolist() == [
-        f"data={CHAT} encoder=hashing ranker=hand split=all"
-    ]
-    assert log["encoder"].tolist() == ["hashing"]
-    assert log["ranker"].tolist() == ["hand"]
-    assert log["recall"].iloc[0] == pytest.approx(scored["summary"]["recall"].iloc[0])
-    assert log[["train_recall", "test_recall"]].isna().all().all()  # the sample is neither
     contract = tables.Contract("experiments.csv", experiments.COLUMNS, ("experiment_id",))
-    assert len(tables.read_table(paths.results() / "realtalk" / "experiments.csv", contract)) == 1
+    (row,) = tables.read_table(paths.results() / "realtalk" / "experiments.csv", contract).to_dict("records")
+    assert row["experiment_id"] == "r"
+    assert row["config_changes"] == f"data={CHAT} encoder=hashing ranker=hand split=all"
+    assert row["encoder"] == "hashing"
+    assert row["ranker"] == "hand"
+    assert row["recall"] == pytest.approx(scores["summary"]["recall"].iloc[0])
+    assert pd.isna(row["train_recall"])  # the sample is neither
+    assert pd.isna(row["test_recall"])
     refused("22_realtalk_query", study.evaluate, RealTalkConfig(run="empty"), error=RunError)
 
 
@@ -71,22 +73,26 @@ def test_recall_stands_under_its_own_split_and_the_best_is_chosen_on_train():
     assert log["train_recall"].astype(float).idxmax() == "two"
 
 
-def test_test_chats_are_scored_once_on_purpose_wherever_they_lie(make_chat, tmp_path):
-    def check(**asked):
-        return experiments.check_test_split(RealTalkConfig(data="realtalk", **asked))
+def is_repeated(**settings):
+    return experiments.check_test_split(RealTalkConfig(data="realtalk", **settings))
 
+
+def test_test_chats_are_scored_once_on_purpose():
     for split in ("test", "all"):
-        refused("final=true", check, split=split, error=RunError)
-    assert check(split="train") is False
-    assert check(split="test", final=True) is False
+        refused("final=true", is_repeated, split=split, error=RunError)
+    assert not is_repeated(split="train")
+    assert not is_repeated(split="test", final=True)
     record("first", 0.5, data="realtalk", split="test", final=True)
-    refused(r"already scored .*run 'first'", check, split="test", final=True, error=RunError)
-    assert check(split="test", final=True, force=True) is True  # marked as repeated
-    assert check(split="test", final=True, keep=20) is False
+    refused(r"already scored .*run 'first'", is_repeated, split="test", final=True, error=RunError)
+    assert is_repeated(split="test", final=True, force=True)
+    assert not is_repeated(split="test", final=True, keep=20)
     config = RealTalkConfig(run="around", data="realtalk", split="test")
     refused("final=true", study.REALTALK.run, "evaluate", config, error=RunError)
-    for number, is_test in ((9, True), (3, False)):
-        assert experiments.is_test([make_chat([("Ann", "a")], name=f"Chat_{number}_Ann_Ben")]) is is_test
+
+
+def test_test_chats_are_known_wherever_they_lie(make_chat, tmp_path):
+    assert experiments.is_test([make_chat([("Ann", "a")], name="Chat_9_Ann_Ben")])
+    assert not experiments.is_test([make_chat([("Ann", "a")], name="Chat_3_Ann_Ben")])
     qa = [{"question": "Does Ann ski?", "evidence": ["D1:1"]}]
     chat_file(tmp_path / "Chat_8_Ann_Ben.json", [MESSAGE], qa)
     config = RealTalkConfig(run="sneaky", data=str(tmp_path))
@@ -94,79 +100,23 @@ def test_test_chats_are_scored_once_on_purpose_wherever_they_lie(make_chat, tmp_
     refused("test split", study.evaluate, config, error=RunError)
 
 
-@pytest.mark.parametrize(("name", "value", "told"), [
-    ("split", "dev", "give "), ("reading", "loose", "give "), ("encoder", "bert", "give "), ("ranker", "x", "string should match pattern"),
-    ("share", 0, "input should be greater than 0"), ("single", -1, "input should be greater than or equal to 0"),
-    ("engine", "magic", "give one of auto, langgraph"),
-])  # fmt: skip
-def test_config_says_what_was_expected(name, value, told):
-    refused(rf"{name} is .*; {told}", RealTalkConfig, **{name: value})
-
-
-def run_cli(name, *words):
-    app.do(["realtalk", name, *words])
-
-
-def test_predict_command_reports_what_is_broken_and_answers_all_the_same(tmp_path, capsys):
-    messages = [MESSAGE, MESSAGE, {**MESSAGE, "dia_id": "D1:2", "speaker": "Eve", "clean_text": ""}]
-    asked = {"question": "Who?", "answer": "x", "evidence": ["D77:1", ""]}
-    source = chat_file(tmp_path / "any name.json", messages, [{"question": "Where does Ann ski?"}, asked])
-    out = tmp_path / "out.jsonl"
-    run_cli("predict", "--chat", source, "--out", str(out), "--encoder", "hashing", "--ranker", "hand")
-    said = capsys.readouterr().out
-    for kind in ("broken time: 2", "duplicate id: 1", "empty text: 1", "unknown speaker: 1"):
-        assert kind in said
-    lines = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [line["qa_index"] for line in lines] == [0, 1]
-    assert lines[0]["ranked"][0] == "D1:1"
-    assert set(scoring.KEYS) <= set(lines[0])
-
-
-@pytest.mark.parametrize("qa", [[], [{"question": "Where does Ann ski?", "evidence": ["D77:1"]}]])
-def test_a_chat_without_evidence_is_answered_and_not_scored(tmp_path, qa):
-    config = RealTalkConfig(run="own", data=chat_file(tmp_path / "own.json", [MESSAGE], qa))
-    assert len(study.predict(config)) == len(qa)
-    refused("has evidence that exists in its chat", study.evaluate, config)
-    refused("nothing to score", compare.table, config, "keep", [20])
-
-
-def test_a_value_of_another_type_is_named_with_its_lever():
-    with pytest.raises(InputError, match=r"keep is .many.; input should be a valid integer"):
-        run_cli("compare", "keep", "20", "many", "--data", str(CHAT))
-
-
-@pytest.mark.parametrize("encoder, ranked_by, given, told", [
-    ("minilm+gte-small+tuned", "learned", "auto", []),
-    ("minilm+tuned", "learned", "auto", ["gte-small is not here"]),
-    ("minilm", "learned", "auto", ["gte-small is not here", "MiniLM's weights are not here"]),
-    ("hashing", "hand", "auto", ["MiniLM is not installed", "set CRS_MIRROR"]),
-    ("minilm+gte-small+tuned", "linear", "auto", ["LightGBM is not installed"]),
-    ("hashing", "hand", "hand", []),
-    ("minilm", "hand", "hand", []),
-])  # fmt: skip
-def test_what_auto_fell_back_to_is_said_with_the_way_out(encoder, ranked_by, given, told):
-    asked = "hashing" if (encoder, given) == ("hashing", "hand") else "auto"
-    first, *hints = commands.made_with(encoder, [ranked_by], asked, given)
-    assert first == f"encoder: {encoder}; ranker: {ranked_by}"
-    assert len(hints) == len(told)
-    assert all(word in hint for word, hint in zip(told, hints, strict=True))
-
-
-def test_evaluate_command_prints_its_figures(capsys):
-    run_cli("evaluate", "--data", str(CHAT), "--encoder", "hashing", "--ranker", "hand", "--run", "x")
-    said = capsys.readouterr().out
-    assert "reading 'valid'" in said
-    assert "Where gold ids end" in said
-    assert "ARC" in said
-    refused("final=true", run_cli, "evaluate", "--test-only", error=RunError)
-    refused("exclude each other", run_cli, "evaluate", "--test-only", "--train-only")
-    rules = ("--encoder", "hashing", "--ranker", "hand")
-    refused("no chat of split 'train'", run_cli, "evaluate", "--train-only", "--data", str(CHAT), *rules)
-
-
 def test_a_missing_test_split_names_the_command_that_gets_it():
     config = RealTalkConfig(data=str(CHAT), split="test", final=True)
     refused("data get realtalk-test", study.chats, config)
+
+
+@pytest.mark.parametrize(("name", "value", "words"), [
+    ("split", "dev", "give "),
+    ("reading", "loose", "give "),
+    ("encoder", "bert", "give "),
+    ("teachers", "locomo", "give one of realtalk, strangers"),
+    ("ranker", "x", "string should match pattern"),
+    ("share", 0, "input should be greater than 0"),
+    ("single", -1, "input should be greater than or equal to 0"),
+    ("engine", "magic", "give one of auto, langgraph"),
+])  # fmt: skip
+def test_config_says_what_was_expected(name, value, words):
+    refused(rf"{name} is .*; {words}", RealTalkConfig, **{name: value})
 
 
 def test_a_run_is_scored_by_its_own_cases_and_trade_off_or_by_others():
@@ -177,24 +127,132 @@ def test_a_run_is_scored_by_its_own_cases_and_trade_off_or_by_others():
     assert changed.arc_cases == "cases.jsonl"
 
 
+@pytest.mark.parametrize("qa", [[], [{"question": "Where does Ann ski?", "evidence": ["D77:1"]}]])
+def test_a_chat_without_evidence_is_answered_and_not_scored(tmp_path, qa):
+    config = RealTalkConfig(run="own", data=chat_file(tmp_path / "own.json", [MESSAGE], qa))
+    assert len(study.predict(config)) == len(qa)
+    refused("has evidence that exists in its chat", study.evaluate, config)
+    refused("nothing to score", compare.table, config, "keep", [20])
+
+
+@pytest.mark.parametrize(("run", "recall", "precision", "against", "verdict"), [
+    ("good", 0.6, 0.36, "base", "kept"),
+    ("dear", 0.7, 0.30, "base", "broken"),
+    ("poor", 0.55, 0.40, "base", "broken"),
+    ("lost", 0.55, 0.40, "gone", ""),
+])  # fmt: skip
+def test_a_trade_off_is_declared_beside_its_run_and_checked(run, recall, precision, against, verdict):
+    declared = "precision -0.05 for recall +0.1"
+    record("base", 0.5, precision=0.40)
+    record(run, recall, precision=precision, against=against, tradeoff=declared)
+    log = experiments.log().set_index("experiment_id")
+    assert log.loc[run, "verdict"] == verdict
+    assert log.loc[run, "tradeoff"] == declared
+    assert log.loc["base", "verdict"] == ""
+
+
+def test_a_finished_run_has_its_figure():
+    refused("run 23_realtalk_evaluate -p run new", study.read, "new", "attribution", error=RunError)
+    config = RealTalkConfig(run="new")
+    study.predict(config)
+    ids = study.evaluate(config)["attribution"]["ids"]
+    losses = study.read("new", "attribution")
+    assert losses["ids"].tolist() == ids.tolist()
+    assert set(losses["n_ids"]) == {ids.max()}
+    first, *others = figures.make("realtalk_losses", losses).axes[0].get_yticklabels()
+    assert first.get_text() == f"all, {ids.max()} ids"
+    for label in others:
+        assert label.get_text().startswith("category ")  # chats have no bar of their own
+
+
+# ── commands ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def do(name, *words):
+    app.do(["realtalk", name, *words])
+
+
+def test_predict_command_reports_what_is_broken_and_answers_all_the_same(tmp_path, capsys):
+    messages = [MESSAGE, MESSAGE, {**MESSAGE, "dia_id": "D1:2", "speaker": "Eve", "clean_text": ""}]
+    other = {"question": "Who?", "answer": "x", "evidence": ["D77:1", ""]}
+    source = chat_file(tmp_path / "any name.json", messages, [{"question": "Where does Ann ski?"}, other])
+    out = tmp_path / "out.jsonl"
+    do("predict", "--chat", source, "--out", str(out), *RULES)
+    printed = capsys.readouterr().out
+    for kind in ("broken time: 2", "duplicate id: 1", "empty text: 1", "unknown speaker: 1"):
+        assert kind in printed
+    first, second = map(json.loads, out.read_text().splitlines())
+    assert first["ranked"][0] == "D1:1"
+    assert second["qa_index"] == 1
+    assert set(scoring.KEYS) <= set(first)
+
+
+def test_a_value_of_another_type_is_named_with_its_lever():
+    words = r"keep is .many.; input should be a valid integer"
+    refused(words, do, "compare", "keep", "20", "many", "--data", str(CHAT))
+
+
+@pytest.mark.parametrize(("encoder", "ranker", "setting", "hints"), [
+    ("minilm+gte-small+tuned", "learned", "auto", []),
+    ("minilm+tuned", "learned", "auto", ["gte-small is not here"]),
+    ("minilm", "learned", "auto", ["gte-small is not here", "MiniLM's weights are not here"]),
+    ("hashing", "hand", "auto", ["MiniLM is not installed", "set CRS_MIRROR"]),
+    ("minilm+gte-small+tuned", "linear", "auto", ["LightGBM is not installed"]),
+    ("minilm", "hand", "hand", []),
+])  # fmt: skip
+def test_what_auto_fell_back_to_is_said_with_the_way_out(encoder, ranker, setting, hints):
+    first, *lines = commands.made_with(encoder, [ranker], "auto", setting)
+    assert first == f"encoder: {encoder}; ranker: {ranker}"
+    for hint, line in zip(hints, lines, strict=True):
+        assert hint in line
+
+
+def test_what_was_asked_for_needs_no_way_out():
+    assert commands.made_with("hashing", ["hand"], "hashing", "hand") == ["encoder: hashing; ranker: hand"]
+
+
+def test_evaluate_command_prints_its_figures(capsys):
+    do("evaluate", "--data", str(CHAT), *RULES, "--run", "x")
+    printed = capsys.readouterr().out
+    for heading in ("reading 'valid'", "Where gold ids end", "ARC"):
+        assert heading in printed
+
+
+def test_a_split_is_said_in_words():
+    refused("final=true", do, "evaluate", "--test-only", error=RunError)
+    refused("exclude each other", do, "evaluate", "--test-only", "--train-only")
+    refused("no chat of split 'train'", do, "evaluate", "--train-only", "--data", str(CHAT), *RULES)
+
+
+# ── model forms ──────────────────────────────────────────────────────────────────────────────────────
+
+
 class Scripted:
+    """A model that replies by role, and notes what it was asked."""
+
     spec = "scripted"
 
-    def __init__(self, **answers):
-        self.answers, self.asked = answers, []
+    def __init__(self, **replies):
+        self.replies = replies
+        self.requests = []
 
     def complete(self, request):
-        self.asked.append(request)
-        answer = self.answers.get(request.role.split()[-1], "{}")
-        if isinstance(answer, Exception):
-            raise answer
-        return Reply(answer(request) if callable(answer) else answer)
+        self.requests.append(request)
+        reply = self.replies.get(request.role.split()[-1], "{}")
+        return Reply(reply(request) if callable(reply) else reply)
+
+    def texts(self):
+        return [request.messages[-1].content for request in self.requests]
+
+    def offered(self):
+        """The ids that each prompt let it name."""
+        return [request.schema["properties"]["ids"]["items"]["enum"] for request in self.requests]
 
 
-def ask(built, llm, *nodes, view="windowed", question=QUESTION):
-    settings = RealTalkConfig(forms=",".join(f"{node}=model" for node in nodes))
-    pipeline = agent.Agent(built, search.Hand(), settings, forms.LLMForm(llm, RealTalkConfig(view=view)))
-    return pipeline.ask([question])[0]
+def ask(built, llm, *nodes, question=QUESTION, **settings):
+    config = RealTalkConfig(forms=",".join(f"{node}=model" for node in nodes), **settings)
+    (result,) = agent.Agent(built, search.Hand(), config, forms.LLMForm(llm, config)).ask([question])
+    return result
 
 
 @pytest.fixture
@@ -202,219 +260,133 @@ def offline(built):
     return agent.Agent(built, search.Hand()).ask([QUESTION])[0]
 
 
-def test_a_planner_rewords_a_retriever_searches_wider_and_an_explorer_follows_rules_alone(built, offline):
-    said = json.dumps({"kind": "list", "statement": "I recorded the old lift", "several": True})
-    found = ask(built, Scripted(planner=said), "planner")
-    assert found.plan.first_person == "I recorded the old lift"
-    assert found.plan.speakers == ("Tobias",)
-    assert found.trace[0] == {
+def best_segments(built, result, count=8):
+    return list(agent.best_of_segments(result.ranked, built.owner))[:count]
+
+
+def test_a_planner_rewords(built):
+    reply = json.dumps({"kind": "list", "statement": "I recorded the old lift", "several": True})
+    result = ask(built, Scripted(planner=reply), "planner")
+    assert result.plan.first_person == "I recorded the old lift"
+    assert result.plan.speakers == ("Tobias",)
+    assert result.trace[0] == {
         "node": "planner", "form": "model", "kind": "list", "speakers": ["Tobias"],
         "searched": "I recorded the old lift",
     }  # fmt: skip
-    said = json.dumps({"wordings": ["I bought a kayak on the lake"]})
-    found = ask(built, Scripted(retriever=said), "retriever")
-    assert found.ranked != offline.ranked
-    assert len(found.candidates) == len(offline.candidates)
+
+
+def test_a_retriever_searches_wider_and_an_explorer_follows_rules_alone(built, offline):
+    reply = json.dumps({"wordings": ["I bought a kayak on the lake"]})
+    result = ask(built, Scripted(retriever=reply), "retriever")
+    assert result.ranked != offline.ranked
+    assert len(result.candidates) == len(offline.candidates)
     refused("the explorer follows rules alone", ask, built, Scripted(), "explorer")
 
 
 @pytest.mark.parametrize("question", [QUESTION, "What did Tobias and Mira buy?"])
-def test_a_grader_puts_those_it_names_first_in_one_call_and_keeps_the_order_of_the_rest(built, question):
+def test_a_grader_puts_those_it_names_first_in_one_call_and_keeps_the_order_of_the_others(built, question):
     ruled = agent.Agent(built, search.Hand()).ask([question])[0]
     llm = Scripted(grader='{"numbers": [21, 3, 21]}')  # one twice
-    found = ask(built, llm, "grader", question=question)
+    result = ask(built, llm, "grader", question=question)
     first = [ruled.ranked[20], ruled.ranked[2]]
-    assert found.ranked == [*first, *(place for place in ruled.ranked if place not in first)]
-    assert (found.scores, found.rounds) == (ruled.scores, ruled.rounds)
-    assert found.selected[0] == first[0]
-    (asked,) = llm.asked
-    shown = [line for line in asked.messages[-1].content.splitlines() if line.partition(" | ")[0].isdigit()]
+    assert result.ranked == list(dict.fromkeys([*first, *ruled.ranked]))
+    assert result.scores == ruled.scores
+    assert result.rounds == ruled.rounds
+    assert result.selected[0] == first[0]
+    (text,) = llm.texts()
+    shown = [line for line in text.splitlines() if line.partition(" | ")[0].isdigit()]
     assert len(shown) == forms.GRADED
     assert shown[20].startswith("21 | ")
-    assert built.chat.messages[first[0]].text[:100] in shown[20]
+    assert built.chat.texts[first[0]][:100] in shown[20]
 
 
-def naming(built, place):
+def naming(built, position):
     """A selector that names one message wherever it is shown."""
+    name = built.chat.messages[position].id
 
-    def answer(request):
-        known = request.schema["properties"]["ids"]["items"]["enum"]
-        return json.dumps({"ids": [i for i in built.chat.ids([place]) if i in known]})
+    def reply(request):
+        shown = request.schema["properties"]["ids"]["items"]["enum"]
+        return json.dumps({"ids": [name] if name in shown else []})
 
-    return answer
-
-
-def test_a_selector_may_keep_a_message_deep_in_a_segment(built, offline):
-    deep = next(
-        p for p in offline.candidates if p - built.segments[built.owner[p]].start > 3
-        and int(built.owner[p]) in [int(built.owner[q]) for q in offline.ranked[:3]]
-    )  # fmt: skip
-    found = ask(built, Scripted(selector=naming(built, deep)), "selector")
-    assert deep in found.selected
-    assert 3 <= len(found.selected) <= forms.MOST
-    assert deep in found.reranked
+    return reply
 
 
-def test_a_generator_writes_the_answer_or_abstains(built):
-    told = ask(built, Scripted(generator='{"answer": "the old lift", "found": true}'), "generator").answer
-    assert (told.text, told.form) == ("the old lift", "written")
-    assert told.ids
-    none = ask(built, Scripted(generator='{"answer": "", "found": false}'), "generator").answer
-    assert none.text is None
-    assert none.why == "the model found no answer"
+def test_a_selector_may_name_a_message_deep_in_a_segment(built, offline):
+    deep = [
+        position
+        for position in offline.candidates
+        if position - built.segments[built.owner[position]].start > 3
+    ]
+    leading = [position for position in deep if built.owner[position] in built.owner[offline.ranked[:3]]]
+    result = ask(built, Scripted(selector=naming(built, leading[0])), "selector")
+    assert leading[0] in result.selected
+    assert leading[0] in result.reranked
+    assert 3 <= len(result.selected) <= forms.MOST
 
 
-@pytest.mark.parametrize("junk", [
-    "", "not json", "[]", '{"ids": 3, "numbers": [99]}', '{"ids": [null, {}], "numbers": [true]}', '{"answer": 1}',
-    '{"numbers": []}',
-])  # fmt: skip
-def test_unreadable_replies_leave_the_rule_result_with_a_note(built, offline, junk):
-    roles = dict.fromkeys(agent.WITH_A_MODEL, junk)
-    found = ask(built, Scripted(**roles), *roles)
-    assert (found.ranked, found.selected, found.phases) == (offline.ranked, offline.selected, offline.phases)
-    assert found.answer == offline.answer
-    noted = {entry["node"]: "note" in entry for entry in found.trace}  # the last visit of each node
-    assert all(noted[node] for node in ("planner", "grader", "selector", "generator"))
+@pytest.mark.parametrize("view", ["windowed", "preview+ids"])
+def test_a_selector_may_name_what_no_search_brought_up(built, offline, view):
+    """What a segment is offered with may be chosen; it joins the candidates, so checkpoints stay nested."""
+    segment = built.segments[best_segments(built, offline)[0]]
+    missed = sorted(set(range(segment.start, segment.end)).difference(offline.candidates))[0]
+    result = ask(built, Scripted(selector=naming(built, missed)), "selector", view=view)
+    assert missed in result.selected
+    assert missed in result.reranked
+    assert missed in result.candidates
 
 
-@pytest.fixture
-def without_model(built):
-    """Two questions answered with a model that fails, each beside what the rules say."""
-
-    def asked(host, model, **retry):
-        questions = ["When is the wedding?", "How old is Tobias?"]
-        form = forms.LLMForm(LLM(f"ollama:{model}", host=host, retry=Retry(waits=0, first=0.0, **retry)))
-        found = agent.Agent(built, search.Hand(), None, form).ask(questions)
-        for one, ruled in zip(found, agent.Agent(built, search.Hand()).ask(questions), strict=True):
-            for part in ("ranked", "selected", "phases", "answer"):
-                assert getattr(one, part) == getattr(ruled, part)
-            assert all(entry["note"] for entry in one.trace if entry["form"] == "model")
-
-    return asked
-
-
-def test_without_a_server_one_notice_is_logged_and_every_question_has_the_rule_result(without_model, caplog):
-    with caplog.at_level(logging.WARNING, logger="crs_lib.realtalk"):
-        without_model("http://127.0.0.1:9", "nothing")
-    assert len([r for r in caplog.records if "no language model" in r.message]) == 1
-
-
-@pytest.mark.parametrize("fault", ["prose", "empty", "cut", "noise", "broken", "drop", "500", "404"])
-def test_a_server_that_misbehaves_leaves_every_question_the_rule_result_with_a_note(without_model, fault):
-    with OllamaServer(faults=Faults(rate=1.0, kinds=[fault])) as server:
-        without_model(server.url, "tiny", seeds=0)
-        assert server.chats > 0
-
-
-def test_a_second_run_with_a_model_sends_nothing_and_fewer_segments_are_fewer_calls(monkeypatch, tmp_path):
-    monkeypatch.setenv("CRS_DATA", str(tmp_path / "data"))
-    asked = {"data": str(CHAT), "llm": "ollama:tiny", "questions": 1}
-    with OllamaServer() as server:
-        monkeypatch.setenv("OLLAMA_HOST", server.url)
-        first = study.predict(RealTalkConfig(run="first", **asked))
-        sent = server.chats
-        assert study.predict(RealTalkConfig(run="again", **asked)) == first
-        assert server.chats == sent > 3
-        study.predict(RealTalkConfig(run="few", segments=1, forms="selector=model", **asked))
-        assert server.chats - sent == 1
-    rows = [json.loads(line) for line in _calls("again")]
-    assert len(rows) == len(_calls("first")) == sent
-    assert all(row["cache_hit"] for row in rows)
-
-
-def _calls(run):
-    return (paths.run_folder("realtalk", run) / "llm_calls.jsonl").read_text().splitlines()
-
-
-def test_prompts_ask_for_what_the_code_gives():
-    for name in ("grade", "select", "answer"):
-        assert sorted(prompts.wanted(f"realtalk/{name}")) == ["messages", "question"]
-    assert sorted(prompts.wanted("realtalk/plan")) == ["question", "speakers"]
-    assert sorted(prompts.wanted("realtalk/tell")) == ["phases", "question"]
-    assert wording.KINDS[0] == "when"
-
-
-def test_a_finished_run_has_its_figures(tmp_path, monkeypatch):
-    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
-    refused("run 23_realtalk_evaluate -p run drawn", study.read, "drawn", "attribution", error=RunError)
-    config = RealTalkConfig(run="drawn")
-    study.predict(config)
-    shown = study.evaluate(config)
-    losses = study.read("drawn", "attribution")
-    assert losses["ids"].tolist() == shown["attribution"]["ids"].tolist()
-    assert set(losses["n_ids"]) == {shown["attribution"]["ids"].max()}
-    rows = [text.get_text() for text in figures.make("realtalk_losses", losses).axes[0].get_yticklabels()]
-    assert rows[0] == f"all, {losses['ids'].max()} ids"
-    assert all(row.startswith("category ") for row in rows[1:])  # chats have no bar of their own
-
-
-def test_a_trade_off_is_declared_beside_its_run_and_checked():
-    declared = "precision -0.05 for recall +0.1"
-    record("base", 0.5, precision=0.40)
-    record("good", 0.6, precision=0.36, against="base", tradeoff=declared)
-    record("dear", 0.7, precision=0.30, against="base", tradeoff=declared)
-    record("poor", 0.55, precision=0.40, against="base", tradeoff=declared)
-    record("lost", 0.55, precision=0.40, against="gone", tradeoff=declared)
-    log = experiments.log().set_index("experiment_id")
-    assert log["verdict"].to_dict() == {
-        "base": "", "good": "kept", "dear": "broken", "poor": "broken", "lost": ""
-    }  # fmt: skip
-    assert log.loc["good", "tradeoff"] == declared
-
-
-def test_the_windowed_selector_sees_its_segments_whole_and_may_name_what_no_search_found(built, offline):
-    seen = {}
-    for view in ("windowed", "preview"):
-        llm = Scripted(selector='{"ids": []}')
-        ask(built, llm, "selector", view=view)
-        ids = [i for r in llm.asked for i in r.schema["properties"]["ids"]["items"]["enum"]]
-        assert len(ids) == len(set(ids))
-        seen[view] = {built.chat.position[i] for i in ids}
-        assert all(len(r.messages[-1].content) < forms.WINDOW + 1500 for r in llm.asked)
-    owners = list(dict.fromkeys(int(built.owner[p]) for p in offline.ranked))[:8]
-    inside = {p for p in range(built.size) if int(built.owner[p]) in owners}
-    assert seen["windowed"] == inside > seen["preview"]  # all of them, candidates or not
-    starts = [built.segments[o].start for o in owners]
-    assert all(min(p - s for s in starts if p >= s) < agent.PREVIEWED for p in seen["preview"])
-    # what a segment is offered with may be chosen; it joins the candidates, so checkpoints stay nested
-    segment = built.segments[int(built.owner[offline.ranked[0]])]
-    lost = next(p for p in range(segment.start, segment.end) if p not in offline.candidates)
-    found = ask(built, Scripted(selector=naming(built, lost)), "selector")
-    assert lost in found.selected
-    assert lost in found.reranked
-    assert lost in found.candidates
+def test_a_windowed_selector_sees_its_segments_whole_and_the_old_preview_three_messages(built, offline):
+    numbers = best_segments(built, offline)
+    llm, old = Scripted(selector='{"ids": []}'), Scripted(selector='{"ids": []}')
+    ask(built, llm, "selector")
+    ask(built, old, "selector", view="preview")
+    inside = []
+    for number in numbers:
+        inside += range(built.segments[number].start, built.segments[number].end)
+    seen = built.chat.positions(chain(*llm.offered()))
+    previewed = built.chat.positions(chain(*old.offered()))
+    assert sorted(seen) == sorted(inside)  # all of them, candidates or not, each once
+    assert set(previewed) < set(seen)
+    for position in previewed:
+        assert position - built.segments[built.owner[position]].start < agent.PREVIEWED
+    for text in llm.texts():
+        assert len(text) < forms.WINDOW + 1500
 
 
 def test_a_node_is_offered_with_all_of_its_ids_and_a_preview_of_eight_messages(built, offline):
     llm = Scripted(selector='{"ids": []}')
     ask(built, llm, "selector", view="preview+ids")
-    best = dict.fromkeys(int(built.owner[position]) for position in offline.ranked)
-    numbers = list(best)[:8]
-    ids = []
-    shown = []
-    for request in llm.asked:
-        ids += request.schema["properties"]["ids"]["items"]["enum"]
-        for line in request.messages[-1].content.splitlines():
-            if line.startswith("all_message_ids: "):
-                shown.append(line.removeprefix("all_message_ids: ").split(", "))
-    segments = [built.segments[number] for number in numbers]
-    assert shown == [built.chat.ids(range(segment.start, segment.end)) for segment in segments]
-    assert ids == list(itertools.chain.from_iterable(shown))
-    messages = [line for request in llm.asked for line in request.messages[-1].content.splitlines()]
-    previewed = sum(line.startswith("D") for line in messages)
-    assert previewed == sum(min(8, segment.end - segment.start) for segment in segments)
+    lines = "\n".join(llm.texts()).splitlines()
+    shown = [line.removeprefix("all_message_ids: ") for line in lines if line.startswith("all_message_ids: ")]
+    sizes = 0
+    for number, ids in zip(best_segments(built, offline), shown, strict=True):
+        segment = built.segments[number]
+        assert ids == ", ".join(built.chat.ids(range(segment.start, segment.end)))
+        sizes += min(8, segment.end - segment.start)
+    assert sum(line.startswith("D") for line in lines) == sizes
+    assert ", ".join(shown) == ", ".join(chain(*llm.offered()))
 
 
-def test_every_covered_segment_gives_an_id_by_rule_and_by_model(built, offline):
-    owner = built.owner
-    assert agent.covering([5], [5, 6, 0], np.array([0, 0, 0, 0, 0, 1, 2]), 2) == [5, 6]
-    best = list(dict.fromkeys(int(owner[position]) for position in offline.ranked))[:4]
-    ruled = agent.Agent(built, search.Hand(), RealTalkConfig(covered=4)).ask([QUESTION])[0]
-    assert {int(owner[position]) for position in ruled.selected} >= set(best)
-    form = forms.LLMForm(Scripted(selector=naming(built, offline.ranked[0])), RealTalkConfig(covered=4))
-    config = RealTalkConfig(forms="selector=model")
-    named = agent.Agent(built, search.Hand(), config, form).ask([QUESTION])[0]
-    assert {int(owner[position]) for position in named.selected} >= set(best)
+def test_every_covered_segment_gives_an_id_by_rule_and_after_a_model(built, offline):
+    best = best_segments(built, offline, 4)
+    (ruled,) = agent.Agent(built, search.Hand(), RealTalkConfig(covered=4)).ask([QUESTION])
+    assert set(built.owner[ruled.selected]) >= set(best)
+    reply = naming(built, offline.ranked[0])
+    result = ask(built, Scripted(selector=reply), "selector", covered=4)
+    assert set(built.owner[result.selected]) >= set(best)
+
+
+def test_a_generator_writes_the_answer(built):
+    answer = ask(built, Scripted(generator='{"answer": "the old lift", "found": true}'), "generator").answer
+    assert answer.text == "the old lift"
+    assert answer.form == "written"
+    assert answer.ids
+
+
+def test_a_generator_abstains(built):
+    answer = ask(built, Scripted(generator='{"answer": "", "found": false}'), "generator").answer
+    assert answer.text is None
+    assert answer.why == "the model found no answer"
 
 
 def test_a_model_titles_phases_and_says_what_they_came_to(built):
@@ -423,15 +395,89 @@ def test_a_model_titles_phases_and_says_what_they_came_to(built):
         return json.dumps({"titles": ["The lift"] * n, "conclusions": ["It was sold."] * n})
 
     answer = '{"answer": "the old lift", "found": true}'
-    told = ask(built, Scripted(generator=answer, teller=tell), "generator").phases
-    assert {(phase.title, phase.conclusion) for phase in told} == {("The lift", "It was sold.")}
+    phases = ask(built, Scripted(generator=answer, teller=tell), "generator").phases
+    assert {phase.title for phase in phases} == {"The lift"}
+    assert {phase.conclusion for phase in phases} == {"It was sold."}
+
+
+@pytest.mark.parametrize("junk", [
+    "", "not json", "[]", '{"ids": 3, "numbers": [99]}', '{"ids": [null, {}], "numbers": [true]}', '{"answer": 1}',
+    '{"numbers": []}',
+])  # fmt: skip
+def test_unreadable_replies_leave_the_rule_result_with_a_note(built, offline, junk):
+    roles = dict.fromkeys(agent.WITH_A_MODEL, junk)
+    result = ask(built, Scripted(**roles), *roles)
+    same_as_ruled(result, offline)
+    noted = {entry["node"] for entry in result.trace if "note" in entry}
+    assert noted >= {"planner", "grader", "selector", "generator"}
+
+
+def same_as_ruled(result, ruled):
+    for part in ("ranked", "selected", "phases", "answer"):
+        assert getattr(result, part) == getattr(ruled, part)
+
+
+def ask_a_model_that_fails(built, host, **retry):
+    """Two questions answered with a model that fails, each beside what the rules say."""
+    questions = ["When is the wedding?", "How old is Tobias?"]
+    form = forms.LLMForm(LLM("ollama:tiny", host=host, retry=Retry(waits=0, first=0.0, **retry)))
+    results = agent.Agent(built, search.Hand(), None, form).ask(questions)
+    for result, ruled in zip(results, agent.Agent(built, search.Hand()).ask(questions), strict=True):
+        same_as_ruled(result, ruled)
+        notes = [entry["note"] for entry in result.trace if entry["form"] == "model"]
+        assert all(notes)
+
+
+def test_without_a_server_one_notice_is_logged_and_every_question_has_the_rule_result(built, caplog):
+    with caplog.at_level(logging.WARNING, logger="crs_lib.realtalk"):
+        ask_a_model_that_fails(built, "http://127.0.0.1:9")
+    assert sum("no language model" in notice.message for notice in caplog.records) == 1
+
+
+@pytest.mark.parametrize("fault", ["prose", "empty", "cut", "noise", "broken", "drop", "500", "404"])
+def test_a_server_that_misbehaves_leaves_every_question_the_rule_result_with_a_note(built, fault):
+    with OllamaServer(faults=Faults(rate=1.0, kinds=[fault])) as server:
+        ask_a_model_that_fails(built, server.url, seeds=0)
+        assert server.chats > 0
+
+
+def calls(run):
+    lines = (paths.run_folder("realtalk", run) / "llm_calls.jsonl").read_text().splitlines()
+    return list(map(json.loads, lines))
+
+
+def test_a_second_run_with_a_model_sends_nothing_and_fewer_segments_are_fewer_calls(monkeypatch, tmp_path):
+    monkeypatch.setenv("CRS_DATA", str(tmp_path / "data"))
+    settings = {"data": str(CHAT), "llm": "ollama:tiny", "questions": 1}
+    with OllamaServer() as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.url)
+        first = study.predict(RealTalkConfig(run="first", **settings))
+        sent = server.chats
+        assert study.predict(RealTalkConfig(run="again", **settings)) == first
+        assert server.chats == sent
+        assert sent > 3
+        study.predict(RealTalkConfig(run="few", segments=1, forms="selector=model", **settings))
+        assert server.chats - sent == 1
+    assert len(calls("first")) == len(calls("again")) == sent
+    assert {call["cache_hit"] for call in calls("again")} == {True}
+
+
+@pytest.mark.parametrize(("name", "slots"), [
+    ("grade", ["messages", "question"]),
+    ("select", ["messages", "question"]),
+    ("select_nodes", ["messages", "question"]),
+    ("answer", ["messages", "question"]),
+    ("plan", ["question", "speakers"]),
+    ("tell", ["phases", "question"]),
+])  # fmt: skip
+def test_prompts_ask_for_what_the_code_gives(name, slots):
+    assert sorted(prompts.wanted(f"realtalk/{name}")) == slots
 
 
 def test_prompts_of_a_folder_take_the_place_of_the_shipped_ones(built, tmp_path):
     (tmp_path / "select.txt").write_text("MINE $messages")
     llm = Scripted(selector='{"ids": []}')
-    config = RealTalkConfig(forms="selector=model", prompts=str(tmp_path))
-    form = forms.LLMForm(llm, config)
-    agent.Agent(built, search.Hand(), config, form).ask(["When is the wedding?"])
-    assert llm.asked
-    assert all(one.messages[-1].content.startswith("MINE") for one in llm.asked)
+    ask(built, llm, "selector", prompts=str(tmp_path))
+    assert llm.requests
+    for text in llm.texts():
+        assert text.startswith("MINE")

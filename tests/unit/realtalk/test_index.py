@@ -134,8 +134,8 @@ def test_vectors_made_and_matched_in_slices_are_the_same(tmp_path, monkeypatch):
     for name, size in {"_KEPT_AT_ONCE": 2, "_ROWS": 3, "_WIDE": 0}.items():
         monkeypatch.setattr(encoders, name, size)
     sliced = encoders.cached("hashing", texts, encoders.Hashing, tmp_path / "sliced")
-    for one, other in zip(whole, sliced, strict=True):
-        assert np.array_equal(one, other)
+    for vector, slice_of_it in zip(whole, sliced, strict=True):
+        assert np.array_equal(vector, slice_of_it)
     assert sliced.widened() is sliced
     assert sliced.tokens.dtype == np.float16
     wide = whole._replace(tokens=whole.tokens.astype(np.float32))
@@ -206,14 +206,18 @@ def test_a_missing_encoder_says_how_to_get_it(sample, tmp_path, monkeypatch, spe
 @needs_gte
 def test_any_folder_with_a_sentence_encoder_in_onnx_is_one(tmp_path):
     """Where the folder says so the first token stands for the text; vectors are cached by the file's content."""
-    home, folder, texts = paths.external() / "models" / "gte-small", tmp_path / "mine", ["a dog", "tax law"]
+    home, folder, texts = (
+        paths.external() / "models" / "gte-small",
+        tmp_path / "encoder",
+        ["a dog", "tax law"],
+    )
     (folder / "onnx").mkdir(parents=True)
     for target, name in {"onnx/model.onnx": "model.onnx", "tokenizer.json": "tokenizer.json"}.items():
         (folder / target).symlink_to(next(home.rglob(name)))
-    mine = encoders.ENCODERS.create(f"onnx:{folder}")
+    encoder = encoders.ENCODERS.create(f"onnx:{folder}")
     mean = encoders.ENCODERS.create("gte-small").encode(texts)
-    assert np.array_equal(mine.encode(texts).sentences, mean.sentences)
-    encoders.cached(f"onnx:{folder}", texts, lambda: mine, tmp_path / "cache")
+    assert np.array_equal(encoder.encode(texts).sentences, mean.sentences)
+    encoders.cached(f"onnx:{folder}", texts, lambda: encoder, tmp_path / "cache")
     again = encoders.cached("onnx:gte-small", texts, pytest.fail, tmp_path / "cache")
     assert again.starts.tolist() == mean.starts.tolist()
     (folder / "1_Pooling").mkdir()
