@@ -28,7 +28,7 @@ from crs_lib.realtalk.config import RealTalkConfig
 from crs_lib.realtalk.corpus import ChatMessage
 from crs_lib.realtalk.index import ChatIndex, Positions
 from crs_lib.realtalk.search import Floats, Hand, Ranker
-from crs_lib.realtalk.wording import WORDS, QueryPlan, Span, content_words, stop_words
+from crs_lib.realtalk.wording import WORDS, QueryPlan, Span, content_words, short_spans, stop_words
 
 # ── the evidence of a fact keeps messages by distance of scores, that of a story by weight ───────────
 
@@ -171,7 +171,8 @@ class Story:
         used = set(itertools.chain.from_iterable(parts))
         filled = []
         for part in parts:
-            missing = min(self._limits.least - len(part), self._limits.most - len(used))
+            room = self._limits.most - len(used)
+            missing = min(self._limits.least - len(part), room)
             added = self._neighbours(part, used)[: max(0, missing)]
             used.update(added)
             filled.append(sorted([*part, *added]))
@@ -276,7 +277,6 @@ def _joined(parts: list[list[int]], least: int) -> list[list[int]]:
 
 _READ = 4  # messages of a list that are read
 _LONGEST = 12  # words of an answer's clause
-_MOST_DAYS = 31  # of a stretch of days that answers "when"
 FAR: Mapping[str, float] = {
     "minilm": 0.35,
     "gte-small": 0.78,
@@ -317,7 +317,8 @@ def extract(index: ChatIndex, plan: QueryPlan, selected: Sequence[int], tokens: 
     best = selected[:_READ] if plan.many else selected[:1]
     if plan.kind == "yes-no":
         clauses = _clauses(index, plan, selected[0])
-        denies = clauses and re.search(prompts.lists(WORDS)["no"], clauses[0], re.IGNORECASE)
+        denial = re.compile(prompts.lists(WORDS)["no"], re.IGNORECASE)
+        denies = clauses and denial.search(clauses[0])
         return ChatAnswer("no" if denies else "yes", tuple(index.chat.ids(selected[:1])))
     texts = []
     for position in best:
@@ -341,7 +342,7 @@ def _when(index: ChatIndex, plan: QueryPlan, selected: Sequence[int]) -> ChatAns
         message = index.chat.messages[position]
         if message.time is None:
             continue
-        spans = [span for span in index.signals.days[position] if (span.end - span.start).days <= _MOST_DAYS]
+        spans = short_spans(index.signals.days[position])
         if spans:
             span = _nearest_span(message.text, spans, set(plan.terms))
             start, end = span.start, span.end
@@ -350,7 +351,7 @@ def _when(index: ChatIndex, plan: QueryPlan, selected: Sequence[int]) -> ChatAns
         else:
             continue
         days = (start.isoformat(), end.isoformat())
-        return ChatAnswer(written(start, end), tuple(index.chat.ids([position])), days)
+        return ChatAnswer(written(start, end), (message.id,), days)
     return None
 
 
@@ -401,7 +402,8 @@ def _part(index: ChatIndex, plan: QueryPlan, position: int) -> str:
 
 def _clauses(index: ChatIndex, plan: QueryPlan, position: int) -> list[str]:
     """The clauses of a message that tell something, nearest to the question first."""
-    clauses = list(filter(None, map(str.strip, _CLAUSE.split(index.chat.texts[position]))))
+    parts = _CLAUSE.split(index.chat.texts[position])
+    clauses = list(filter(None, map(str.strip, parts)))
     statements = [clause for clause in clauses if not clause.endswith("?")]
     terms = set(plan.terms)
 
@@ -622,7 +624,8 @@ class Agent:
             fact = preview(best, owner, starts, config.most)
             return {"selected": fact, "narrative": preview(best, owner, starts, config.narrative)}
         distance = config.listed if state["plan"].many else config.single
-        fact = covering(facts(best, scores, distance * self._unit, config.most), best, owner, config.covered)
+        fact = facts(best, scores, distance * self._unit, config.most)
+        fact = covering(fact, best, owner, config.covered)
         least = max(len(fact), config.phase_least)
         story = narrative(best, scores, least, config.narrative, self._unit)
         return {"selected": fact, "narrative": covering(story, best, owner, config.covered)}
@@ -640,7 +643,8 @@ class Agent:
         for phase in phases:
             in_phases.update(self.index.chat.positions(phase.ids))
         story = [position for position in best if position in in_phases]
-        answer = extract(self.index, state["plan"], state["selected"], state["channels"]["tokens"])
+        tokens = state["channels"]["tokens"]
+        answer = extract(self.index, state["plan"], state["selected"], tokens)
         return {"narrative": story, "phases": phases, "answer": answer}
 
     def route(self, state: AgentState) -> str:
@@ -675,7 +679,8 @@ class Agent:
             note = ""
             if form == MODEL and self.model is not None:
                 update, note = self.model.decide(name, self.index, state, update)
-            entry = {"node": name, "form": form, **_after(name, self.index, {**state, **update})}
+            entry: Entry = {"node": name, "form": form}
+            entry |= _after(name, self.index, {**state, **update})
             if note:
                 entry["note"] = note
             update["trace"] = [*state["trace"], entry]
@@ -791,8 +796,8 @@ def confidence(index: ChatIndex, record: Mapping[str, Any]) -> float:
     plan = index.plan(question)
     (scores,) = search.scores(index, [question], [plan])
     near = index.chat.positions(record["ranked"][:_BEST])
-    usual = FAR["minilm"]
-    best = float(scores["tokens"][near].max()) * usual / FAR.get(index.main, usual)
+    best = float(scores["tokens"][near].max())
+    best *= FAR["minilm"] / FAR.get(index.main, FAR["minilm"])
     strange = _strange_names(index, question)
     log_odds = _NEAR * best + _NAMED * len(plan.speakers) + _STRANGE * strange + _BIAS
     sure = 1 / (1 + math.exp(-log_odds))

@@ -146,5 +146,6 @@ def derive(chat: Chat, reading: str = corpus.VALID) -> list[Arc]:
             sessions = sorted(ids_of.items())
             phases = [_GoldPhase(title=f"session {session}", ids=tuple(ids)) for session, ids in sessions]
             name = f"{chat.name}-{question.index}"
-            cases.append(Arc(name=name, chat=chat.name, question=question.text, phases=tuple(phases)))
+            story = Arc(name=name, chat=chat.name, question=question.text, phases=tuple(phases))
+            cases.append(story)
     return cases

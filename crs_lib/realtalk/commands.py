@@ -56,7 +56,8 @@ class Predict(Command):
             raise InputError(f"--train {str(self.train)!r} is no folder; it must hold realtalk/")
         chat = corpus.read_chat(self.chat)
         if self.ask:
-            chat = replace(chat, questions=(corpus.ChatQuestion(0, self.ask, None, (), 0),))
+            question = corpus.ChatQuestion(0, self.ask, None, (), 0)
+            chat = replace(chat, questions=(question,))
         built = index.build(chat, index.choose_encoder(config.encoder, config.ranker))
         ranker = learning.choose_ranker(config.ranker, built, self.train, config.teachers)
         log = None
@@ -205,7 +206,8 @@ class Evaluate(Command):
         split = "train" if self.train_only or settings["data"] == "realtalk" else "all"
         if self.compare:
             del settings["run"]
-            _compare(self.compare[0], self.compare[1:], RealTalkConfig(**settings, split=split))
+            lever, *choices = self.compare
+            _compare(lever, choices, RealTalkConfig(**settings, split=split))
             return
         config = RealTalkConfig(**settings, split="test" if self.test_only else split)
         experiments.check_test_split(config)
@@ -226,14 +228,16 @@ def _compare(lever: str, choices: Sequence[str], config: Any) -> None:
     from crs_lib.realtalk.config import RealTalkConfig
 
     if lever == "ladder":
-        frame = levers.ladder(levers.ladder_rows(study.chats(config), index.choose_encoder(config.encoder)))
-        table(_percent(frame), digits=1)
+        encoder = index.choose_encoder(config.encoder)
+        rows = levers.ladder_rows(study.chats(config), encoder)
+        table(_percent(levers.ladder(rows)), digits=1)
         return
     values: list[Any] = [*choices]
     for field in fields_of(RealTalkConfig):
         if field.name == lever:
             values = [typed(field, value) for value in choices]
-    print(levers.table(config, lever, values).round(3).T.to_string(header=False))
+    measures = levers.table(config, lever, values).round(3)
+    print(measures.T.to_string(header=False))
 
 
 def _report(shown: dict[str, pd.DataFrame], reading: str) -> None:

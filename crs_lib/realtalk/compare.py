@@ -78,7 +78,8 @@ def questions(config: RealTalkConfig, lever: str, values: Sequence[Any]) -> pd.D
     for changed in _changed(config, lever, values):
         every = scoring.questions(*predictions(changed), changed.reading)
         rows = scoring.counted(every, changed.with_unanswerable)
-        parts.append(scoring.with_question(rows).assign(**{lever: getattr(changed, lever)}))
+        part = scoring.with_question(rows)
+        parts.append(part.assign(**{lever: getattr(changed, lever)}))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -120,7 +121,8 @@ def _steps(index: ChatIndex) -> Iterator[tuple[int, str, search.Values]]:
         titled = index.encode([f"{message.speaker}: {message.text}" for message in chat.messages])
         vectors = index.encode(texts).sentences
         scored = search.scores(index, texts, plans)
-        for row, (question, plan, scores) in enumerate(zip(chat.questions, plans, scored, strict=True)):
+        for row, question in enumerate(chat.questions):
+            plan, scores = plans[row], scored[row]
             steps: dict[str, search.Values] = {}
             steps["BM25, text and question as they stand"] = bm25.scores(content_words(question.text))
             as_text = titled.sentences @ vectors[row]

@@ -145,7 +145,8 @@ class Chat:
     @cached_property
     def today(self) -> dt.date | None:
         """The day of the last message: what "now" is for a question about this chat."""
-        return max((message.time.date() for message in self.messages if message.time), default=None)
+        days = [message.time.date() for message in self.messages if message.time]
+        return max(days, default=None)
 
     @cached_property
     def digest(self) -> str:
@@ -173,6 +174,10 @@ class Chat:
     def at(self, positions: Iterable[int]) -> list[ChatMessage]:
         """The messages at some positions."""
         return [self.messages[position] for position in positions]
+
+    def sessions_of(self, positions: Iterable[int]) -> set[int]:
+        """The sessions that some positions lie in."""
+        return {message.session for message in self.at(positions)}
 
     def ids(self, positions: Iterable[int]) -> list[str]:
         """The ids of messages given by position."""
@@ -300,11 +305,6 @@ def gold(chat: Chat, reading: str = VALID) -> dict[int, frozenset[int]]:
     return by_question
 
 
-def sessions_of(chat: Chat, positions: Iterable[int]) -> list[int]:
-    """The sessions that some positions lie in, ascending."""
-    return sorted({chat.sessions[position] for position in positions})
-
-
 # ── files ────────────────────────────────────────────────────────────────────────────────────────────
 
 _CATEGORIES = ("1", "2", "3", "4", "5")
@@ -334,7 +334,8 @@ def read_chats(path: Path) -> list[Chat]:
     a character (a cut emoji) by U+FFFD.
     """
     try:
-        content = safety.loads(safety.read_text(path), path.name, mend=False)
+        text = safety.read_text(path)
+        content = safety.loads(text, path.name, mend=False)
     except InputError as error:
         wrong = f"{path.name} cannot be read as a chat ({error})"
         raise InputError(f"{wrong}; expected one JSON object, or a list of them") from error
@@ -360,8 +361,9 @@ def read_folder(folder: Path) -> list[Chat]:
     files = list(folder.glob("*.json")) if folder.is_dir() else []
     if not files:
         raise InputError(f"no chat in {paths.shown(folder)}; expected Chat_*.json files (set CRS_MIRROR?)")
+    files.sort(key=lambda path: (number(path.stem), path.stem))
     chats = []
-    for path in sorted(files, key=lambda path: (number(path.stem), path.stem)):
+    for path in files:
         chats += read_chats(path)
     return chats
 
@@ -404,7 +406,8 @@ def _of_long_memory(record: Record, quirks: list[Quirk]) -> Record:
         for local, turn in enumerate(turns if isinstance(turns, list) else [], start=1):
             cells = turn if isinstance(turn, Mapping) else {}
             key = f"D{session}:{local}"
-            entries.append({"dia_id": key, "speaker": _text(cells, "role"), "text": _text(cells, "content")})
+            entry = {"dia_id": key, "speaker": _text(cells, "role")}
+            entries.append({**entry, "text": _text(cells, "content")})
             if cells.get("has_answer") is True:
                 evidence.append(key)
         body[f"session_{session}"] = entries
@@ -647,12 +650,12 @@ def _by_dateutil(text: str, day_first: bool) -> dt.datetime | None:
     times = set()
     for default in (dt.datetime(2001, 1, 1), dt.datetime(2002, 2, 2)):  # what is missing would differ
         try:
-            times.add(parser.parse(plain, default=default, ignoretz=True, **order))
+            time = parser.parse(plain, default=default, ignoretz=True, **order)
         except (ValueError, OverflowError):
             return None
+        times.add(time)
     if len(times) > 1:
         return None
-    (time,) = times
     return time if _CENTURIES[0] <= time.year <= _CENTURIES[1] else None
 
 

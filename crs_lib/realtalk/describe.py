@@ -41,7 +41,10 @@ def chats(corpus_chats: Sequence[Chat]) -> pd.DataFrame:
 def _bursts(chat: Chat) -> int:
     """Stretches of talk without a silence of more than 30 minutes; they may cross a session's border."""
     times = [message.time for message in chat.messages if message.time]
-    return 1 + sum((after - before).total_seconds() > GAP_SECONDS for before, after in pairwise(times))
+    silences = 0
+    for before, after in pairwise(times):
+        silences += (after - before).total_seconds() > GAP_SECONDS
+    return 1 + silences
 
 
 def evidence(corpus_chats: Sequence[Chat]) -> pd.DataFrame:
@@ -50,7 +53,8 @@ def evidence(corpus_chats: Sequence[Chat]) -> pd.DataFrame:
     for reading in corpus.READINGS:
         every = questions(corpus_chats, reading)
         with_gold = every[every["gold"] > 0]
-        row = {"reading": reading, "questions": len(with_gold), "excluded": len(every) - len(with_gold)}
+        row = {"reading": reading, "questions": len(with_gold)}
+        row["excluded"] = len(every) - len(with_gold)
         row["ids"] = with_gold["gold"].sum()
         row["one message"] = (with_gold["gold"] == 1).sum()
         row["several"] = (with_gold["gold"] > 1).sum()
@@ -109,12 +113,18 @@ def questions(corpus_chats: Sequence[Chat], reading: str = corpus.VALID) -> pd.D
         names = wording.learn_names(chat)
         for question in chat.questions:
             positions = sorted(gold.get(question.index, ()))
-            sessions = len(corpus.sessions_of(chat, positions))
+            sessions = len(chat.sessions_of(positions))
             people = wording.plan(question.text, names, chat.today).speakers
             odd = not question.evidence or not chat.position.keys() >= set(question.evidence)
             own = sum(chat.messages[position].speaker in people for position in positions)
-            name = f"{chat.name} {question.index}"
-            rows.append((chat.name, name, len(positions), sessions, sessions > 1, odd, len(people), own))
+            row: dict[str, Any] = {"chat": chat.name, "question": f"{chat.name} {question.index}"}
+            row["gold"] = len(positions)
+            row["sessions"] = sessions
+            row["apart"] = sessions > 1
+            row["odd"] = odd
+            row["named"] = len(people)
+            row["own"] = own
+            rows.append(row)
     return pd.DataFrame(rows, columns=list(_QUESTIONS))
 
 

@@ -125,7 +125,8 @@ def check_test_split(config: RealTalkConfig) -> bool:
         refuse_test_split()
     levers = tables.finite(config.levers())
     for run, _, _, settings, _ in _evaluations():
-        if not settings.get("final") or levers != {name: settings.get(name) for name in levers}:
+        used = {name: settings.get(name) for name in levers}
+        if not settings.get("final") or used != levers:
             continue
         if config.force:
             return True

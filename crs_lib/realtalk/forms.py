@@ -4,7 +4,7 @@ The selector shows the model every id of every segment that it shows, in prompts
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -50,6 +50,9 @@ _OF_ONE_REPLY = ("bad reply", "cut", "empty", "garbled", "prompt cut", "prompt t
 _TEXTS = {"type": "array", "items": {"type": "string", "maxLength": 120}}
 
 
+_Node = Callable[[ChatIndex, AgentState, AgentState], AgentState]
+
+
 class Completer(Protocol):
     """Completes requests, as :class:`crs_lib.llm.LLM` does."""
 
@@ -87,17 +90,11 @@ class LLMForm:
         self, node: str, index: ChatIndex, state: AgentState, ruled: AgentState
     ) -> tuple[AgentState, str]:
         """The node's result, and a note where it is the rule's."""
-        nodes = {
-            "planner": self._planner,
-            "retriever": self._retriever,
-            "grader": self._grader,
-            "selector": self._selector,
-            "generator": self._generator,
-        }
         if self._why_not_asked:
             return ruled, self._why_not_asked
+        by_model: _Node = getattr(self, f"_{node}")
         try:
-            return {**ruled, **nodes[node](index, state, ruled)}, ""
+            return {**ruled, **by_model(index, state, ruled)}, ""
         except _UnusableReplyError as error:
             return ruled, f"the rule's result: {error}"
 
@@ -242,7 +239,8 @@ class LLMForm:
         )
         try:
             reply = self._llm.complete(request)
-            record: dict[str, Any] = safety.loads(checked(reply.text, reply.stop, schema), "the reply")
+            content = checked(reply.text, reply.stop, schema)
+            record: dict[str, Any] = safety.loads(content, "the reply")
         except LLMError as error:
             if error.kind not in _OF_ONE_REPLY:
                 self._why_not_asked = f"no language model ({error})"

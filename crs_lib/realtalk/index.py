@@ -196,7 +196,10 @@ class ChatIndex:
     def segment_vectors(self) -> Floats:
         """Mean vector of each segment, scaled to length 1."""
         sentences = self.vectors.sentences
-        means = [sentences[segment.start : segment.end].mean(axis=0) for segment in self.segments]
+        means = []
+        for segment in self.segments:
+            inside = sentences[segment.start : segment.end]
+            means.append(inside.mean(axis=0))
         return encoding.unit(np.stack(means))
 
     @cached_property
@@ -512,7 +515,8 @@ def _links(segments: Sequence[TopicSegment], vectors: Floats, encoder: str) -> l
     nearest = np.argsort(-near, axis=1, kind="stable")[:, :_PEERS]
     peer = np.zeros(near.shape, dtype=bool)
     np.put_along_axis(peer, nearest, True, axis=1)
-    rows, columns = np.nonzero(np.triu(peer & peer.T & (near >= bar), 1))
+    linked = peer & peer.T & (near >= bar)
+    rows, columns = np.nonzero(np.triu(linked, 1))
     links = zip(rows.tolist(), columns.tolist(), strict=True)
     return sorted(links, key=lambda link: (-near[link], link))
 

@@ -55,7 +55,7 @@ def choose_ranker(name: str, index: ChatIndex, folder: Path | None = None, teach
         search.need_trees()
     if name == "auto" and folder is None and teachers == OWN:
         ready = search.shipped(index.encoder)
-        if ready and not any(corpus.resembles(index.chat.sketch, sketch) for sketch in ready.sketches):
+        if ready and not ready.knows(index.chat):
             return ready.ranker
     others = train_chats(folder)
     if teachers == STRANGERS:
@@ -125,11 +125,15 @@ def training_questions(index: ChatIndex) -> list[TrainingQuestion]:
         text = index.chat.asked[number].text
         annotated.append(_Annotated(text, index.plan(text), sorted(positions)))
     code = indexes.source_digest(indexes, search, wording)
-    chat = ("training", VERSION, code, index.chat.digest, index.encoder, index.tuned, search.SHARE)
-    keys = [(*chat, item.text, item.plan._asdict(), item.gold) for item in annotated]
+    made_by = ("training", VERSION, code, search.SHARE)
+    chat = (*made_by, index.chat.digest, index.encoder, index.tuned)
+    keys = []
+    for item in annotated:
+        keys.append((*chat, item.text, item.plan._asdict(), item.gold))
     training = []
     for rows in indexes.stored(keys, annotated, lambda missing: _candidate_tables(index, missing)):
-        training.append(TrainingQuestion(rows[:, :-1], rows[:, -1].astype(np.int8)))
+        gold = rows[:, -1].astype(np.int8)
+        training.append(TrainingQuestion(rows[:, :-1], gold))
     return training
 
 
@@ -197,7 +201,9 @@ def _key(questions: Sequence[TrainingQuestion]) -> str:
 def fit(questions: Sequence[TrainingQuestion], seeds: Sequence[int] = SEEDS) -> dict[str, Any]:
     """The numbers of a ranker learnt from training questions: linear half, and trees with LightGBM."""
     features, marks = zip(*_useful(questions), strict=True)
-    rows, gold, sizes = np.concatenate(features), np.concatenate(marks), list(map(len, marks))
+    rows = np.concatenate(features)
+    gold = np.concatenate(marks)
+    sizes = list(map(len, marks))
     models = []
     if search.has_trees():
         models = [_fit_trees(rows, gold, sizes, seed) for seed in seeds]

@@ -13,7 +13,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.metrics import evidence
 from crs_lib.realtalk import arcs, corpus
 from crs_lib.realtalk.corpus import Chat, ChatQuestion
-from crs_lib.realtalk.wording import Span, find_dates
+from crs_lib.realtalk.wording import Span, find_dates, short_spans
 from crs_lib.stats import Design, cluster_bootstrap
 
 RANKS = ("r@1", "r@5", "r@10", "r@20", "r@50", "p@5", "p@10", "hit@10", "all@10", "mrr", "ndcg@10")
@@ -30,7 +30,6 @@ ARCS = (
 ANSWERED = ("exact", "token_f1", "date_accuracy", "baseline_exact", "baseline_f1")
 RESISTED = "resisted"  # of questions without answer: whether none was given
 KEYS = ("chat", "qa_index", "question", "plan", "candidates", "ranked", "selected", "phases", "timings")
-_MOST_DAYS = 31  # of an annotated answer that names a day
 _PER_CENT = 100
 Record = Mapping[str, Any]  # a prediction as a line of JSON holds it
 Row = dict[str, Any]
@@ -106,7 +105,7 @@ def _question_row(item: Predicted, reading: str) -> Row:
     row["kind"] = item.record["plan"]["kind"]
     row["unanswerable"] = item.question.unanswerable
     row["gold"] = len(gold)
-    row["sessions"] = len(corpus.sessions_of(item.chat, annotated.positions))
+    row["sessions"] = len(item.chat.sessions_of(annotated.positions))
     row.update(evidence.rank_scores(ranked, gold))
     recall, precision, f1, size = evidence.set_score(selected, gold)
     fuzzy = evidence.fuzzy_recall(selected, gold, item.chat.sessions)
@@ -171,8 +170,10 @@ def means(frame: pd.DataFrame, columns: Sequence[str], by: str | None = None) ->
     table = []
     for column, value, rows in groups:
         scored = rows[rows["gold"] > 0]
-        row: Row = {column: value, "n": len(scored), "excluded": len(rows) - len(scored)}
-        table.append(row | scored[list(columns)].astype(float).mean().to_dict())
+        row: Row = {column: value, "n": len(scored)}
+        row["excluded"] = len(rows) - len(scored)
+        row |= scored[list(columns)].astype(float).mean().to_dict()
+        table.append(row)
     return pd.DataFrame(table)
 
 
@@ -181,7 +182,8 @@ def attribution(frame: pd.DataFrame, *by: str) -> pd.DataFrame:
     buckets sum to ``ids`` in every row (asserted); "unresolvable" ids are among them.
     """
     table = []
-    for column, value, rows in [_Group("all", "all", frame), *_groups(frame, *by)]:
+    groups = [_Group("all", "all", frame), *_groups(frame, *by)]
+    for column, value, rows in groups:
         counts = {bucket: int(rows[bucket].sum()) for bucket in evidence.BUCKETS}
         ids = int(rows["gold"].sum()) + counts["unresolvable"]
         if sum(counts.values()) != ids:
@@ -235,7 +237,8 @@ def visits(predictions: Sequence[Record]) -> pd.DataFrame:
         question = f"{record['chat']} {record['qa_index']}"
         again = record["timings"]["rounds"] > 1
         answered = record["answer"]["text"] is not None
-        rows.append((question, again, answered, len(record["phases"]), len(record["narrative"])))
+        phases, ids = len(record["phases"]), len(record["narrative"])
+        rows.append((question, again, answered, phases, ids))
     return pd.DataFrame(rows, columns=["question", "again", "given", "phases", "ids"])
 
 
@@ -254,8 +257,10 @@ def narratives(
         chat = answering.chat
         predicted = [chat.positions(phase["ids"]) for phase in answering.record["phases"]]
         gold = [chat.positions(phase.ids) for phase in case.phases]
-        row = {"case": case.name, "chat": case.chat, **evidence.arc_score(predicted, gold)._asdict()}
-        rows.append(row | {"in_order": evidence.in_order(predicted)})
+        row: Row = {"case": case.name, "chat": case.chat}
+        row |= evidence.arc_score(predicted, gold)._asdict()
+        row["in_order"] = evidence.in_order(predicted)
+        rows.append(row)
     return pd.DataFrame(rows, columns=["case", "chat", *evidence.ArcScore._fields, "in_order"])
 
 
@@ -320,7 +325,7 @@ def _resistance(item: Predicted, abstained: bool, in_all: bool) -> Row:
 def _date_accuracy(answer: Mapping[str, Any], expected: str, chat: Chat) -> float:
     """Whether the answer's days meet those of the annotated answer; NaN where that names no day."""
     today = chat.today or dt.date(2000, 1, 1)
-    wanted = [span for span in find_dates(expected, today) if (span.end - span.start).days <= _MOST_DAYS]
+    wanted = short_spans(find_dates(expected, today))
     if not wanted:
         return math.nan
     spans = find_dates(answer["text"] or "", today)
@@ -329,7 +334,11 @@ def _date_accuracy(answer: Mapping[str, Any], expected: str, chat: Chat) -> floa
         spans = [Span(first, last, "", exact=False)]
     if not spans:
         return 0.0
-    return float(any(spans[0].start <= span.end and span.start <= spans[0].end for span in wanted))
+    answered_day = spans[0]
+    for span in wanted:
+        if answered_day.start <= span.end and span.start <= answered_day.end:
+            return 1.0
+    return 0.0
 
 
 def answer_means(frame: pd.DataFrame) -> pd.DataFrame:
@@ -337,7 +346,8 @@ def answer_means(frame: pd.DataFrame) -> pd.DataFrame:
     them one that names a day, ``unanswerable`` have none: their share without a reply is ``resisted``.
     """
     table = []
-    for _, value, rows in [_Group("category", "all", frame), *_groups(frame, "category")]:
+    groups = [_Group("category", "all", frame), *_groups(frame, "category")]
+    for _, value, rows in groups:
         answerable = rows[~rows["unanswerable"]]
         row: Row = {"category": value, "n": len(answerable)}
         row["abstained"] = int(answerable["abstained"].sum())
@@ -361,4 +371,6 @@ def unmoved(frame: pd.DataFrame) -> pd.DataFrame:
     scored["nothing to rank"] = lost == scored["gold"]
     by_chat = scored.groupby("chat")
     counts = by_chat[["all gold is there", "some is missing", "nothing to rank"]].sum()
-    return counts.assign(n=by_chat.size(), density=by_chat["density"].mean()).reset_index()
+    counts["n"] = by_chat.size()
+    counts["density"] = by_chat["density"].mean()
+    return counts.reset_index()

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from crs_lib.core import prompts
 from crs_lib.core.errors import InputError
+from crs_lib.realtalk import corpus, wording
 from crs_lib.realtalk import index as indexes
-from crs_lib.realtalk import wording
+from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.index import COLUMNS, ChatIndex, Positions, grams
 from crs_lib.realtalk.wording import KINDS, QueryPlan, pairs
 from crs_lib.retrieval import bm25, encoders
@@ -92,8 +93,9 @@ def _score(index: ChatIndex, questions: Sequence[tuple[str, QueryPlan]]) -> list
         second.append(plan.second_person)
     vectors = {}
     for role in index.encoders:
-        encoded = (index.encode(raw, role), index.encode(first, role), index.encode(second, role))
-        vectors[role] = _QuestionVectors(*encoded)
+        encoded = index.encode(raw, role)
+        first_encoded = index.encode(first, role)
+        vectors[role] = _QuestionVectors(encoded, first_encoded, index.encode(second, role))
     tables = []
     for row, (_, plan) in enumerate(questions):
         table = np.zeros((index.size, len(CHANNELS)), dtype=np.float32)
@@ -515,7 +517,8 @@ class LinearModel:
         """Features in standard deviations from the mean, in [-FURTHEST, FURTHEST]: a message unlike any that
         was learnt from must not win by one huge feature.
         """
-        return np.clip((features.astype(np.float64) - self.mean) / self.scale, -FURTHEST, FURTHEST)
+        deviations = (features.astype(np.float64) - self.mean) / self.scale
+        return np.clip(deviations, -FURTHEST, FURTHEST)
 
     def log_odds(self, features: Floats) -> Floats64:
         """The log-odds of each candidate, (candidates,)."""
@@ -577,6 +580,10 @@ class ShippedRanker(NamedTuple):
 
     ranker: Learned
     sketches: Sequence[Sequence[int]]
+
+    def knows(self, chat: Chat) -> bool:
+        """Whether the chat was among those that taught it."""
+        return any(corpus.resembles(chat.sketch, sketch) for sketch in self.sketches)
 
 
 def shipped(encoder: str) -> ShippedRanker | None:

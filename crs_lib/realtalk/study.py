@@ -16,6 +16,7 @@ from crs_lib.realtalk import agent, arcs, corpus, describe, experiments, index, 
 from crs_lib.realtalk.agent import ModelForm
 from crs_lib.realtalk.config import SAMPLE, STUDY, RealTalkConfig
 from crs_lib.realtalk.corpus import Chat
+from crs_lib.realtalk.search import Hand, Ranker
 
 _MEASURED = ("r@5", "r@10", "r@20", "mrr", "ndcg@10", "recall", "f1")
 _LOG = logging.getLogger("crs_lib.realtalk")
@@ -57,7 +58,9 @@ def _read(data: str) -> list[Chat]:
     if data == SAMPLE:
         files = sorted((paths.samples() / STUDY).glob("Chat_*.json"))
         return [corpus.read_chat(path) for path in files]
-    path = datasets.locate(data) if data in (corpus.REALTALK, corpus.LOCOMO) else Path(data)
+    path = Path(data)
+    if data in (corpus.REALTALK, corpus.LOCOMO):
+        path = datasets.locate(data)
     if path.is_dir():
         return corpus.read_folder(path)
     if path.is_file():
@@ -137,7 +140,9 @@ def answered(
     encoder = index.choose_encoder(config.encoder, config.ranker)
     for chat in of_chats:
         chat_index = index.build(chat, encoder)
-        ranker = learning.choose_ranker(config.ranker, chat_index, teachers=config.teachers)
+        ranker: Ranker = Hand()
+        if config.ranker != Hand.name:
+            ranker = learning.choose_ranker(config.ranker, chat_index, teachers=config.teachers)
         yield from agent.predict(chat_index, ranker, config, model)
         _LOG.info("%s: %d questions answered by %s/%s", chat.name, len(chat.questions), encoder, ranker.name)
 
@@ -193,7 +198,8 @@ def _headline(scores: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
     losses = scores["attribution"].iloc[0]
     answers = scores["answers"].iloc[0]
     stories = scores["arcs"]
-    headline: dict[str, Any] = {"n": int(summary["n"]), "excluded": int(summary["excluded"])}
+    headline: dict[str, Any] = {"n": int(summary["n"])}
+    headline["excluded"] = int(summary["excluded"])
     headline |= summary[[*scoring.RANKS, *scoring.SETS]].astype(float).to_dict()
     headline |= losses[list(BUCKETS[1:-1])].astype(int).to_dict()
     headline["density"] = float(scores["density"]["density"].mean())
@@ -356,7 +362,8 @@ def language_model(config: RealTalkConfig, log: Path | None = None) -> ModelForm
 
     cache = Cache(paths.data() / "processed" / STUDY / "replies.sqlite")
     retry = Retry(waits=1, seeds=1, first=0.2, longest=1.0)
-    llm = LLM(config.llm, cache=cache, retry=retry, recorder=Recorder(log) if log else None)
+    recorder = Recorder(log) if log else None
+    llm = LLM(config.llm, cache=cache, retry=retry, recorder=recorder)
     return forms.LLMForm(llm, config)
 
 

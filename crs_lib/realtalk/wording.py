@@ -169,6 +169,7 @@ _WEEKDAYS = [name.lower() for name in calendar.day_name]
 _MONTHS = [name[:3].lower() for name in calendar.month_name]  # January is 1
 _STEPS = {"last": -1, "past": -1, "previous": -1, "this": 0, "next": 1, "coming": 1}
 _CENTURY = 100  # years below it are of the 2000s
+_MOST_DAYS = 31
 
 
 class Span(NamedTuple):
@@ -208,6 +209,11 @@ def find_dates(text: str, today: Day) -> list[Span]:
                     start, end = form.read(match, today)
                     spans[match.start()] = Span(start, end, match[0], form.read is _read_day)
     return [spans[start] for start in sorted(spans)]
+
+
+def short_spans(spans: Iterable[Span]) -> list[Span]:
+    """The stretches of at most 31 days: what can answer "when"."""
+    return [span for span in spans if (span.end - span.start).days <= _MOST_DAYS]
 
 
 def _words(kind: str) -> Mapping[str, Any]:
@@ -284,7 +290,8 @@ def _read_distance(match: Match, today: Day) -> Days:
 
 def _read_unit(match: Match, today: Day) -> Days:
     step, unit = _STEPS[match["k"]], match["u"]
-    monday = today - dt.timedelta(days=today.weekday()) + dt.timedelta(weeks=step)
+    this_monday = today - dt.timedelta(days=today.weekday())
+    monday = this_monday + dt.timedelta(weeks=step)
     if unit == "week":
         return monday, monday + dt.timedelta(days=6)
     if unit == "weekend":
@@ -412,7 +419,8 @@ def plan(question: str, names: Mapping[str, str], today: Day | None) -> QueryPla
     for span in find_dates(question, today or Day(2000, 1, 1)):
         if span.exact:
             windows.append((span.start.isoformat(), span.end.isoformat()))
-            undated = re.sub(re.escape(span.words), " ", undated, flags=re.IGNORECASE)
+            words_of_span = re.compile(re.escape(span.words), re.IGNORECASE)
+            undated = words_of_span.sub(" ", undated)
     first = _without_form(_in_person(undated, people, "I", "my"))
     second = re.sub(r"\s+", " ", _in_person(undated, people, "you", "your"))
     nameless = re.sub(r"['’`]s\b", " ", undated)
@@ -465,7 +473,8 @@ def _in_person(question: str, people: Mapping[str, str], subject: str, owner: st
     text = re.sub(both, r"\2", text)
     if people:
         swap = prompts.lists(WORDS)["person"][owner]
-        text = re.sub(r"\b\w+\b", lambda match: swap.get(match[0].lower(), match[0]), text)
+        parts = re.split(r"\b", text)
+        text = "".join(swap.get(part.lower(), part) for part in parts)
     return text
 
 

@@ -29,7 +29,7 @@ HEIGHTS = {
 # Files that a journey passes, those of core included; one idea a file made them more (36, 31, 22 before); the aims are 22, 20, 16.
 MOST_FILES = {
     "`run 03_simulate -p systems tracker` to a line of `dialogues.jsonl`": 46,
-    "dialogues to a cost of shifts in `model_metrics.csv`": 41, "a question to RealTalk to its ranked ids": 26,
+    "dialogues to a cost of shifts in `model_metrics.csv`": 41, "a question to RealTalk to its ranked ids": 17,
 }  # fmt: skip
 OTHER_STUDIES = ("cosrec", "realtalk")
 MOVIES = ("catalog", "systems", "simulate", "judge", "thesis", "evaluate", "validity", "report")

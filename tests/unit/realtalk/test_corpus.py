@@ -283,7 +283,7 @@ def test_tables_count_questions_as_the_chat_has_them(sample, make_chat):
     gold = corpus.gold(sample)
     apart = 0
     for positions in gold.values():
-        apart += len(corpus.sessions_of(sample, positions)) > 1
+        apart += len(sample.sessions_of(positions)) > 1
     assert len(rows) == len(sample.questions)
     assert (rows["gold"] > 0).sum() == len(gold)
     assert rows["apart"].sum() == apart
