@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from crs_lib import notebooks
+from crs_lib import notebooks, runs
 from crs_lib.cli.commands import Command, Takes, table
 from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError
@@ -133,7 +133,8 @@ class Simulate(Command):
         if self.sweep:
             evaluate.check_models([(_SIMULATE, own) for own in values])
         for config in configs:
-            print(f"finished: {paths.from_here(simulation.simulate(config))}")
+            folder = simulation.simulate(config)
+            print(f"finished: {paths.from_here(folder)}{asked_again(folder.name)}")
 
     def _cells(self) -> list[dict[str, Any]]:
         """The parameters of each run: those of the sweep, and the line's before them."""
@@ -160,6 +161,13 @@ class Simulate(Command):
         declared = notebooks.parameters_of(_SIMULATE)
         defaults = {name: parameter.default for name, parameter in declared.items()}
         return {**defaults, **values}
+
+
+def asked_again(run: str) -> str:
+    """How many turns of a run connected systems were asked again, as the end of a line; empty for none."""
+    counts = runs.entry("movies", run, "simulate").get("counts", {})
+    count = counts.get("asked_again", 0)
+    return f"; turns asked again after a stop or a failure: {count:,}" if count else ""
 
 
 def show_costs(study: str, work: Iterable[Any], logs: Sequence[str], try_it: str) -> None:

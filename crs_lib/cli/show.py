@@ -10,6 +10,7 @@ import pandas as pd
 
 from crs_lib import evaluate, figures
 from crs_lib.cli.commands import Command, Takes
+from crs_lib.cli.run import asked_again
 from crs_lib.core import paths
 from crs_lib.core.clients import clients
 from crs_lib.core.settings import OneOf
@@ -46,7 +47,7 @@ class Compare(Command):
             again = "--run NAME asks anew a system whose program changed where we cannot see it"
             print(f"\nnothing changed since {comparison.since}: this is the page as it was; {again}")
         print(f"\npage: {paths.from_here(comparison.page)}   open it in a browser")
-        print(comparison.account)
+        print(f"{comparison.account}{asked_again(comparison.run)}")
 
 
 class Leaderboard(Command):

@@ -19,6 +19,7 @@ from crs_lib.llm.base import LLMError
 VERSION = 1
 _FIELDS = ("reply", "recommended", "state", "version")
 _REPORTS = ("error", "errors", "detail", "exception")  # fields in which a program reports an error
+_OF_BOTS = "bots with a conversation by sender (Rasa, DialogueKit) need the adapter of docs/your-system.md"
 _LONGEST = 1_000_000  # bytes of an answer
 _KINDS = (
     (bool, "true or false"),
@@ -121,7 +122,10 @@ def read(answer: object) -> Answer:
     unless their name looks like a slip of a known one; those that hold thoughts are kept.
     """
     if not isinstance(answer, Mapping):
-        raise _wrong("the answer", answer, 'an object like {"reply": "…"}')
+        expected = 'an object like {"reply": "…"}'
+        if isinstance(answer, list) and any("recipient_id" in str(part) for part in answer):
+            expected += f"; {_OF_BOTS}"
+        raise _wrong("the answer", answer, expected)
     record = {str(name): _plain(value) for name, value in answer.items()}
     for name in record:
         _check_name(name)
@@ -149,7 +153,10 @@ def _no_reply(record: Mapping[str, Any]) -> LLMError:
     if "reply" in record:
         return _wrong("'reply'", None, "a text")
     names = ", ".join(map(repr, list(record)[:10])) or "no field"
-    return LLMError("wrong answer", f"'reply' is missing, expected a text; the answer has {names}")
+    fault = f"'reply' is missing, expected a text; the answer has {names}"
+    if "recipient" in record:
+        fault += f"; {_OF_BOTS}"
+    return LLMError("wrong answer", fault)
 
 
 def _plain(value: object) -> Any:
@@ -177,7 +184,7 @@ def _text(name: str, text: str) -> str:
 
 def _check_name(name: str) -> None:
     """Raise LLMError for a field's name that looks like a slip of a known one."""
-    if name in (*_FIELDS, *THOUGHT_FIELDS):
+    if name in (*_FIELDS, *THOUGHT_FIELDS, "recipient"):
         return
     hint = did_you_mean(name, _FIELDS)
     meant = hint.partition("'")[2]

@@ -13,7 +13,10 @@ from crs_lib.__main__ import main
 from crs_lib.catalog import sources
 from crs_lib.cli import terminal
 from crs_lib.core import paths
+from crs_lib.llm import LLMError
+from crs_lib.systems import contract
 from tests.helpers.programs import ProgramServer
+from tests.helpers.raw_server import Answering, Served
 
 PAGE = (paths.ROOT / "docs" / "your-system.md").read_text(encoding="utf-8")
 
@@ -46,6 +49,60 @@ def test_the_adapter_of_the_page_is_short_and_is_scored(here, capsys):
     assert len(mine) == 4
     assert all(len(pair.system.meta["rec_ids"]) == 3 for talk in mine for pair in talk.pairs())
     assert not any(pair.system.meta["hallucinated_titles"] for talk in mine for pair in talk.pairs())
+
+
+class Bot(Answering):
+    """A bot that keeps a conversation by its sender, behind Rasa's webhook or as DialogueKit answers."""
+
+    def do_POST(self):
+        request = self.read()
+        is_rasa = isinstance(request["sender"], str)
+        sender = request["sender"] if is_rasa else request["sender"]["id"]
+        text = request["message"] if is_rasa else request["message"]["text"]
+        self.owner.heard.setdefault(sender, []).append(text)
+        words = "You could watch Metropolis (1927)."
+        if is_rasa:
+            self.answer([{"recipient_id": sender, "text": words}, {"recipient_id": sender, "image": "x"}])
+        else:
+            self.answer({"recipient": {"id": sender}, "message": {"text": words, "intent": None}})
+
+
+@pytest.mark.subprocess
+@pytest.mark.parametrize("kind", ["rasa", "dialoguekit"])
+def test_the_adapter_for_bots_that_keep_a_conversation_by_sender(kind, here):
+    assert len(code("bot").splitlines()) <= 24
+    (here / "bot.py").write_text(code("bot"), encoding="utf-8")
+    with Served(Bot) as server:
+        server.heard = {}
+        spec = f"exec:{sys.executable} bot.py {server.url}/webhooks/rest/webhook {kind}"
+        values = [
+            "systems",
+            json.dumps([spec]),
+            "n_sessions",
+            "2",
+            "n_turns",
+            "3",
+            "llm",
+            '{"stateless": false}',
+        ]
+        words = ["-p", "run", "bots"]
+        for name, value in zip(values[::2], values[1::2], strict=True):
+            words += ["-p", name, value]
+        assert main(["simulate", *words]) == 0
+    talks = list(simulate.dialogues("bots"))
+    assert len(talks) == 2
+    assert all(pair.system.meta["rec_titles"] == ["Metropolis"] for talk in talks for pair in talk.pairs())
+    texts = [[pair.user.text for pair in talk.pairs()] for talk in talks]
+    assert all(text in server.heard.values() for text in texts)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{"recipient": {"id": "1"}, "message": {"text": "Hi"}}, [{"recipient_id": "1", "text": "Hi"}]],
+)
+def test_the_answer_of_such_a_bot_is_told_with_the_cure(answer):
+    with pytest.raises(LLMError, match="need the adapter of docs"):
+        contract.read(answer)
 
 
 @pytest.mark.subprocess
