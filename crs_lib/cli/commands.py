@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from crs_lib.cli.names import PROGRAM
+from crs_lib.cli.names import PROGRAM, commands
 from crs_lib.core import paths, safety
 from crs_lib.core.clients import ClientCommand
 from crs_lib.core.errors import InputError
@@ -295,3 +295,31 @@ def table(frame: "pd.DataFrame", heading: str = "", digits: int = 3) -> None:
         print(heading)
     text = frame.round(digits).to_string(index=False, na_rep="-")
     print(f"{text}\n")
+
+
+def complete() -> None:
+    """Answer the shell that asks what may follow, and end; without effect where no shell asks."""
+    import argcomplete
+
+    line = os.environ.get("COMP_LINE", "")
+    before = line[: int(os.environ.get("COMP_POINT", len(line)))]
+    words = f"{before}|".split()[1:-1]  # the last one is being typed
+    argcomplete.autocomplete(parser_after(words))
+
+
+def parser_after(words: Sequence[str]) -> ArgumentParser:
+    """A parser of the line that begins with these words: of their command, else of what may follow them."""
+    parser = ArgumentParser(PROGRAM)
+    for size in (2, 1):
+        name = " ".join(words[:size])
+        if name in commands():
+            for word in name.split():
+                parser.add_argument(word, choices=[word])
+            add_options(parser, command_class(commands()[name]))
+            return parser
+    rows = [name.split() for name in commands()]
+    if words:
+        parser.add_argument("group", choices=[words[0]])
+        rows = [parts[1:] for parts in rows if parts[0] == words[0]]
+    parser.add_argument("command", choices=[parts[0] for parts in rows if parts])
+    return parser

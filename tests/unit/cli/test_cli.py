@@ -17,7 +17,7 @@ import pytest
 import crs_lib
 from crs_lib import notebooks
 from crs_lib.__main__ import main
-from crs_lib.cli import commands, completion, names, run
+from crs_lib.cli import commands, names, run
 from crs_lib.cli.commands import Command, Takes
 from crs_lib.core import paths
 from crs_lib.core.clients import ClientCommand, clients
@@ -227,7 +227,7 @@ def test_the_help_imports_neither_pandas_nor_pydantic():
     (["leaderboard"], {"--runs", "--out"}),
 ])  # fmt: skip
 def test_a_shell_is_offered_commands_then_options_and_names(words, expected):
-    finder = argcomplete.CompletionFinder(completion.parser_after(words), always_complete_options=True)
+    finder = argcomplete.CompletionFinder(commands.parser_after(words), always_complete_options=True)
     offered = finder._get_completions(["crs", *words], "", "", None)
     assert expected <= {word.strip() for word in offered}
 

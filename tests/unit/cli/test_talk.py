@@ -11,7 +11,7 @@ import pytest
 from crs_lib import simulate
 from crs_lib.__main__ import main
 from crs_lib.catalog import sources
-from crs_lib.cli import terminal
+from crs_lib.cli import app
 from crs_lib.core import paths
 from crs_lib.llm import LLMError
 from crs_lib.systems import contract
@@ -197,6 +197,6 @@ def test_the_catalogue_of_a_run_is_exported_whole(here, capsys):
 def test_foreign_text_does_not_steer_the_terminal(monkeypatch):
     shown = io.StringIO()
     monkeypatch.setattr("sys.stdout", shown)
-    with terminal.escaped():
+    with app.escaped():
         print("Fine.", "\x1b[31mred", "\x1b[2J")
     assert shown.getvalue() == "Fine. \\x1b[31mred \\x1b[2J\n"
