@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from crs_lib import runs
 from crs_lib.cli.names import PROGRAM, commands
 from crs_lib.core import paths, safety
 from crs_lib.core.clients import ClientCommand
@@ -295,6 +296,13 @@ def table(frame: "pd.DataFrame", heading: str = "", digits: int = 3) -> None:
         print(heading)
     text = frame.round(digits).to_string(index=False, na_rep="-")
     print(f"{text}\n")
+
+
+def asked_again(run: str) -> str:
+    """How many turns of a run connected systems were asked again, as the end of a line; empty for none."""
+    counts = runs.entry("movies", run, "simulate").get("counts", {})
+    count = counts.get("asked_again", 0)
+    return f"; turns asked again after a stop or a failure: {count:,}" if count else ""
 
 
 def complete() -> None:

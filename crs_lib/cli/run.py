@@ -5,8 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from crs_lib import notebooks, runs
-from crs_lib.cli.commands import Command, Takes, table
+from crs_lib import notebooks
+from crs_lib.cli.commands import Command, Takes, asked_again, table
 from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field
@@ -161,13 +161,6 @@ class Simulate(Command):
         declared = notebooks.parameters_of(_SIMULATE)
         defaults = {name: parameter.default for name, parameter in declared.items()}
         return {**defaults, **values}
-
-
-def asked_again(run: str) -> str:
-    """How many turns of a run connected systems were asked again, as the end of a line; empty for none."""
-    counts = runs.entry("movies", run, "simulate").get("counts", {})
-    count = counts.get("asked_again", 0)
-    return f"; turns asked again after a stop or a failure: {count:,}" if count else ""
 
 
 def show_costs(study: str, work: Iterable[Any], logs: Sequence[str], try_it: str) -> None:

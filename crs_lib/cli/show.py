@@ -9,8 +9,7 @@ from typing import Annotated, Any, ClassVar
 import pandas as pd
 
 from crs_lib import evaluate, figures
-from crs_lib.cli.commands import Command, Takes
-from crs_lib.cli.run import asked_again
+from crs_lib.cli.commands import Command, Takes, asked_again
 from crs_lib.core import paths
 from crs_lib.core.clients import clients
 from crs_lib.core.settings import OneOf
