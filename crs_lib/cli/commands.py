@@ -78,8 +78,8 @@ class Command(Settings):
 
 def command_class(command: ClientCommand) -> type[Command]:
     """The class of a command; its module is imported now."""
-    found: type[Command] = resolve_name(command.target)
-    return found
+    kind: type[Command] = resolve_name(command.target)
+    return kind
 
 
 def do(command: ClientCommand, words: Sequence[str]) -> None:
@@ -285,9 +285,9 @@ def _within(path: Path, most: int = 10_000) -> Iterator[Path]:
 
 
 def _files_in(folder: Path) -> Iterator[Path]:
-    for place, _, names in os.walk(folder):
+    for inner, _, names in os.walk(folder):
         for name in names:
-            yield Path(place) / name
+            yield Path(inner) / name
 
 
 def table(frame: "pd.DataFrame", heading: str = "", digits: int = 3) -> None:

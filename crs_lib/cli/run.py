@@ -167,14 +167,14 @@ def show_costs(study: str, work: Iterable[Any], logs: Sequence[str], try_it: str
     """Print what planned calls cost, given the calls of finished runs of a study; InputError for no calls."""
     from crs_lib.llm import estimate as costs
 
-    known: dict[tuple[str, str], costs.Cost] = {}
+    seen: dict[tuple[str, str], costs.Cost] = {}
     for run in logs:
         path = paths.run_folder(study, run) / "llm_calls.jsonl"
         if not path.exists():
             raise InputError(f"run {run!r} has no llm_calls.jsonl; name a finished run with models")
         with safety.faults("a call log", path):
-            known.update(costs.costs(tables.read_jsonl(path)))
-    frame = costs.estimate(work, known)
+            seen.update(costs.costs(tables.read_jsonl(path)))
+    frame = costs.estimate(work, seen)
     if len(frame) == 1:  # the sum of nothing
         raise InputError("no model and no program takes part in this run; there is nothing to estimate")
     summed = frame.groupby(["role", "model"], sort=False, as_index=False).sum(min_count=1)

@@ -378,11 +378,11 @@ class Instance(_Hosted):
         """An object of the class, with its ``reply`` and its ``close``, if it has one."""
         kind = cls._load(argument)
         try:
-            made = kind(catalog)
+            instance = kind(catalog)
         except Exception as error:
             raise LLMError("crashed", f"{kind.__name__}(catalog) raised {_located(error)}") from error
-        close = getattr(made, "close", None)
-        return Served(partial(_replied, made.reply), close if callable(close) else None)
+        close = getattr(instance, "close", None)
+        return Served(partial(_replied, instance.reply), close if callable(close) else None)
 
     @staticmethod
     def parsed(argument: str) -> tuple[str, str]:

@@ -93,9 +93,9 @@ def decoded(answer: bytes | bytearray, declared: str = "") -> str:
             return answer.decode(encoding)
     start = _first_invalid(answer)
     before = answer[max(0, start - 20) : start].decode("utf-8", "ignore")
-    place = f"byte 0x{answer[start]:02x} at {start:,}, after {before!r}"
+    where = f"byte 0x{answer[start]:02x} at {start:,}, after {before!r}"
     cure = "write UTF-8 (Python: sys.stdout.reconfigure(encoding='utf-8')), or declare the charset over HTTP"
-    raise LLMError("wrong answer", f"the answer is not UTF-8 ({place}); {cure}")
+    raise LLMError("wrong answer", f"the answer is not UTF-8 ({where}); {cure}")
 
 
 def _first_invalid(answer: bytes | bytearray) -> int:

@@ -45,17 +45,14 @@ class _Program(NamedTuple):
         name, _, argument = spec.partition(":")
         return cls(CHANNELS[name].fitting(argument), argument)
 
-    def identity(self) -> str:
-        """The version: an address, or a digest of its files; InputError if it cannot be read."""
-        try:
-            return self.channel.identity(self.argument)
-        except LLMError as error:
-            raise InputError(str(error)) from error
-
 
 def identity(spec: str) -> str:
-    """The version of a program, as :meth:`_Program.identity`."""
-    return _Program.parse(spec).identity()
+    """The version of a program: an address, or a digest of its files; InputError if it cannot be read."""
+    program = _Program.parse(spec)
+    try:
+        return program.channel.identity(program.argument)
+    except LLMError as error:
+        raise InputError(str(error)) from error
 
 
 def missing(specs: Sequence[str]) -> list[str]:

@@ -72,8 +72,8 @@ class FilmIndex:
     def by_vector(self, turns: Sequence[str], how: VectorSearch, k: int) -> list[Hit]:
         """The ``k`` nearest films to the turns' vectors, a turn's weight falling with every later one."""
         query = np.zeros(1, np.float32)
-        for place, turn in enumerate(turns, start=1):
-            weight = np.float32(how.decay ** (len(turns) - place))
+        for number, turn in enumerate(turns, start=1):
+            weight = np.float32(how.decay ** (len(turns) - number))
             query = query + weight * _vector(how.encoder, turn)
         with one_thread():
             cosines = (self._film_vectors(how.encoder) @ query).astype(np.float32)

@@ -62,9 +62,9 @@ class HttpServer(Channel):
         self._clients = http.Clients(_client, llm.timeout, os.environ.get(self.key))
         self._conversations: dict[str, Conversation] = {}
 
-    def endpoint(self, given: SplitResult) -> str:
+    def endpoint(self, url: SplitResult) -> str:
         """The address to which requests go, from the one that the user gave."""
-        return given._replace(path=given.path or self.path).geturl()
+        return url._replace(path=url.path or self.path).geturl()
 
     def body(self, request: Mapping[str, Any], conversation: Conversation) -> object:
         """The JSON value that is posted for a request."""
@@ -217,11 +217,11 @@ class Assistant(HttpServer):
     key = "CRS_CHAT_KEY"
     example = f"http://127.0.0.1:8000{path}"
 
-    def endpoint(self, given: SplitResult) -> str:
+    def endpoint(self, url: SplitResult) -> str:
         """The address itself; behind a base address, which ends in a version, the endpoint."""
-        if _BASE.search(given.path):
-            given = given._replace(path=given.path.rstrip("/") + "/chat/completions")
-        return super().endpoint(given)
+        if _BASE.search(url.path):
+            url = url._replace(path=url.path.rstrip("/") + "/chat/completions")
+        return super().endpoint(url)
 
     def body(self, request: Mapping[str, Any], conversation: Conversation) -> object:
         """The model and the messages, under the names that the settings give them."""

@@ -182,14 +182,14 @@ def test_kills_of_compare_ask_nothing_twice_that_was_answered(kind, tmp_path):
         else:
             spec = spec_of(kind, server)
         killed(spec, results, lambda: server.calls + len(log.read_text().splitlines()), kills)
-        asked = server.asked + Counter(log.read_text().splitlines())
+        requests = server.asked + Counter(log.read_text().splitlines())
         unbroken = tmp_path / "unbroken" / "results"
         unbroken.mkdir(parents=True)
         assert compare(spec, unbroken, 7).wait(300) == 0
     assert talks(results) == talks(unbroken)
     if kind == "a2a":
-        assert max(asked.values()) == 1
+        assert max(requests.values()) == 1
         histories = server.contexts.values()
         assert all(len({number.rpartition("-")[0] for number in history}) == 1 for history in histories)
     else:
-        assert asked.total() <= len(asked) + kills * MOST_IN_FLIGHT
+        assert requests.total() <= len(requests) + kills * MOST_IN_FLIGHT

@@ -90,7 +90,7 @@ def all_places(folder, capsys):
     streams = {"stdout": captured.out, "stderr": captured.err}
     places = []
     for kind, secret in SECRETS.items():
-        places += [(kind, place) for place in places_of(secret, folder, streams)]
+        places += [(kind, name) for name in places_of(secret, folder, streams)]
     return places
 
 
