@@ -1,9 +1,11 @@
 """Tables and records on disk: column contracts, atomic writes, and hashes of files."""
 
+import csv
 import hashlib
 import itertools
 import json
 import os
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -44,6 +46,11 @@ CATALOG = Contract("catalog.parquet", ("item_id", "title", "year"), ("item_id",)
 TURNS = Contract("turns.parquet", ("model", "session_id", "turn"), ("model", "session_id", "turn"))
 RESULTS = Contract("results.jsonl", ("model", "session_id"), ("model", "session_id"))
 MODEL_METRICS = Contract("model_metrics.csv", ("model", "metric", "mean"), ("model", "metric"))
+
+# How a cell begins that a spreadsheet runs, behind the apostrophes that make it a text.
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+
+_NAMES: Mapping[Any, Any] = {"model": str, "system": str}  # columns whose numbers are names
 
 # The files that wait for their names within :func:`together`: written aside → the name.
 _WAITING: ContextVar[dict[Path, Path] | None] = ContextVar("files that wait for their names", default=None)
@@ -163,10 +170,48 @@ def write_json(path: Path, record: Mapping[str, Any]) -> None:
     write_whole(path, text + "\n")
 
 
+def as_text(cell: Any) -> Any:
+    """A cell that no spreadsheet runs: text that begins as a formula does gets an apostrophe in front.
+
+    Numbers stay numbers. :func:`as_it_was` takes the apostrophe away.
+    """
+    if isinstance(cell, str) and _FORMULA.match(cell):
+        return f"'{cell}"
+    return cell
+
+
+def as_it_was(cell: Any) -> Any:
+    """A cell that :func:`as_text` made, as it was before."""
+    if isinstance(cell, str) and cell.startswith("'") and _FORMULA.match(cell):
+        return cell[1:]
+    return cell
+
+
+def csv_of(frame: pd.DataFrame, separator: str = ",") -> str:
+    """A frame as CSV with 10 significant digits, every text as :func:`as_text`; no index."""
+    safe = frame.set_axis([as_text(name) for name in frame.columns], axis=1)
+    for number in range(frame.shape[1]):
+        column = frame.iloc[:, number]
+        if not pd.api.types.is_numeric_dtype(column):
+            safe.isetitem(number, column.astype(object).map(as_text))
+    form: dict[str, Any] = {"sep": separator, "float_format": "%.10g", "lineterminator": "\n"}
+    text: str = safe.to_csv(index=False, **form)
+    if "\r" in text:  # which ends a line where it is not quoted
+        text = safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC, **form)
+    return text
+
+
 def write_csv(path: Path, frame: pd.DataFrame) -> None:
-    """Write a CSV with 10 significant digits, atomically: the same frame gives the same bytes."""
-    with write_aside(path) as file:
-        frame.to_csv(file, index=False, float_format="%.10g", lineterminator="\n")
+    """Write :func:`csv_of` a frame, atomically: the same frame gives the same bytes."""
+    write_whole(path, csv_of(frame))
+
+
+def read_csv(path: Path, columns: Sequence[str] | None = None, dtype: Any = _NAMES) -> pd.DataFrame:
+    """A table that :func:`write_csv` wrote, or those of its columns; every text as it was."""
+    frame = pd.read_csv(path, usecols=columns, dtype=dtype, keep_default_na=False, na_values=[""])
+    for name in frame.select_dtypes(["object", "string"]):
+        frame[name] = frame[name].map(as_it_was)
+    return frame.set_axis([as_it_was(name) for name in frame.columns], axis=1)
 
 
 def write_parquet(path: Path, frames: pd.DataFrame | Iterable[pd.DataFrame]) -> int:
@@ -222,7 +267,7 @@ def read_table(
 def _read_columns(path: Path, columns: Sequence[str] | None, repeated: Sequence[str]) -> pd.DataFrame:
     """These columns of a table (None: all), as far as it has them."""
     if path.suffix == ".csv":
-        return pd.read_csv(path, usecols=columns)
+        return read_csv(path, columns)
     if path.suffix == ".parquet":
         return _read_parquet(path, columns, repeated)
     rows = Rows()

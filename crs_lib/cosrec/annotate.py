@@ -21,7 +21,7 @@ from crs_lib.cosrec import corpus, index, labels, retrieve
 from crs_lib.cosrec.records import ASPECTS, INTENTS, Conversation, Partition, topic, user_of
 from crs_lib.cosrec.settings import NAME
 from crs_lib.retrieval.runs import Run
-from crs_lib.stats.labels import read_labels
+from crs_lib.stats.agreement import read_labels
 
 _RANGES = {"relevance": (0, 2), "intents": (0, 1), "quality": (1, 5)}
 _REVIEW = "review"

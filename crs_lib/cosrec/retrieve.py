@@ -191,8 +191,8 @@ def write_runs(settings: RetrieveSettings, stage: Stage) -> None:
     stage.counts.update(collections=sizes, requests=len(systems) * len(curated.topics()))
     requested = topic_table(settings, curated)
     numbered = enumerate(requested["query"].unique(), start=1)
-    lines = [f"{number}\t{query}\n" for number, query in numbered]
-    tables.write_whole(stage.path("topics.tsv"), requested.to_csv(sep="\t", index=False))
+    lines = [f"{number}\t{tables.as_text(query)}\n" for number, query in numbered]
+    tables.write_whole(stage.path("topics.tsv"), tables.csv_of(requested, "\t"))
     tables.write_whole(stage.path("queries.tsv"), "".join(lines))
 
 

@@ -6,8 +6,10 @@ const rows = (table) =>
     const text = ends ? cell.firstChild.textContent : cell.textContent;
     return ends && ends.textContent ? `${text} [${ends.textContent.replace(" to ", ", ")}]` : text;
   }));
+// A text that a spreadsheet would run gets an apostrophe in front; numbers stay numbers.
+const safe = (text) => (/^'*[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text);
 const csv = (table) =>
-  rows(table).map((row) => row.map((text) => `"${text.replaceAll("−", "-").replaceAll('"', '""')}"`).join(",")).join("\n");
+  rows(table).map((row) => row.map((text) => `"${safe(text.replaceAll("−", "-")).replaceAll('"', '""')}"`).join(",")).join("\n");
 const inTex = (text) => text.replace(/[\\&%$#_{}~^]/g, (sign) =>
   ({ "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}" })[sign] || `\\${sign}`).replaceAll("−", "$-$");
 const latex = (table) => {

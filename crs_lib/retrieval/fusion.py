@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError, match
 from crs_lib.core.settings import Registry
+from crs_lib.core.tables import as_it_was
 from crs_lib.retrieval.runs import Hit, Ranking, ranked, read_folder
 
 
@@ -92,7 +93,7 @@ class _StoredRuns:
         self._topics = {}
         for line in safety.read_text(queries).splitlines():
             topic, _, text = line.partition("\t")
-            self._topics[" ".join(text.split())] = topic
+            self._topics[" ".join(as_it_was(text).split())] = topic
         files = read_folder(queries.parent)
         self._runs = files.runs
         unread = [other for other in files.unread if other not in _QUERIES]

@@ -6,8 +6,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import pandas as pd
-
 from crs_lib import runs
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
@@ -328,7 +326,7 @@ def failed_sessions(run: str) -> list[dict[str, str]]:
     if not _has(run, FAILED):
         return []
     path = runs.output(STUDY, run, "simulate", "03_simulate", FAILED)
-    rows: list[dict[str, str]] = pd.read_csv(path, dtype=str, keep_default_na=False).to_dict("records")
+    rows: list[dict[str, str]] = tables.read_csv(path, dtype=str).fillna("").to_dict("records")
     return rows
 
 

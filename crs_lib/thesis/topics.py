@@ -194,7 +194,7 @@ class TopicModel:
         rows = zip(self.words, self.document_frequency, strict=True)
         with tables.write_aside(folder / "dictionary.tsv") as file:
             for number, (word, document_frequency) in enumerate(rows):
-                file.write(f"{number}\t{word}\t{document_frequency}\n")
+                file.write(f"{number}\t{tables.as_text(word)}\t{document_frequency}\n")
 
     def bag(self, text: str) -> Bag:
         """The model's words in a text: number and count, ascending."""
@@ -281,7 +281,7 @@ def _dictionary(path: Path) -> list[_Word]:
     rows = []
     for line in path.read_text(encoding="utf-8").splitlines():
         number, word, document_frequency = line.split("\t")
-        rows.append(_Word(int(number), word, int(document_frequency)))
+        rows.append(_Word(int(number), tables.as_it_was(word), int(document_frequency)))
     return sorted(rows)
 
 

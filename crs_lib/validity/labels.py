@@ -24,8 +24,8 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.settings import Field, RunName, Seed, Settings
 from crs_lib.metrics import base
+from crs_lib.stats.agreement import read_labels
 from crs_lib.stats.effects import spearman
-from crs_lib.stats.labels import read_labels
 from crs_lib.stats.power import correlation_power, reliability
 from crs_lib.validity import agreement
 
@@ -132,7 +132,7 @@ def _question(config: AskConfig, talks: Sequence[Dialogue], stretch: _Place) -> 
     systems = tuple(talk.model_name for talk in talks)
     identity = json.dumps([config.run, config.seed, systems, stretch.session, stretch.shift])
     pairs = talks[0].pairs()
-    first = max(0, stretch.shift - 1 - BEFORE)
+    first = _first_turn(talks, stretch.shift)
     last = stretch.shift - 1 + AFTER
     change = _change_at(talks[0], stretch.shift)
     return Question(
@@ -144,6 +144,18 @@ def _question(config: AskConfig, talks: Sequence[Dialogue], stretch: _Place) -> 
         shift=stretch.shift,
         turns=tuple(range(stretch.shift, min(last, len(pairs)) + 1)),
     )
+
+
+def _first_turn(talks: Sequence[Dialogue], shift: int) -> int:
+    """The index of the first turn that is shown: ``BEFORE`` turns before a shift, or later, so that no page
+    opens with a reply without films.
+    """
+    first = max(0, shift - 1 - BEFORE)
+    while first < shift - 1:
+        if all(talk.pairs()[first].system.meta.get("rec_ids") for talk in talks):
+            break
+        first += 1
+    return first
 
 
 def _side(talk: Dialogue, first: int, last: int, shift: int, change: str) -> tuple[dict[str, str], ...]:

@@ -50,6 +50,18 @@ def test_questions_are_blinded_balanced_and_the_same_for_a_seed(run, kind):
         assert len({side[0]["user"] for side in one.sides}) == 1 or one.shift > 2
 
 
+@pytest.mark.slow
+def test_no_conversation_opens_with_a_reply_without_films_before_the_change():
+    run = scored("annotated-silent", systems=("oracle", "silent"), n_sessions=5, n_turns=8)
+    for question in ask(run, 8):
+        first = question.sides[0][0]
+        if question.systems == ("silent",):
+            assert first["shift"]
+            assert len(question.earlier) == question.shift - 1
+        else:
+            assert not first["shift"]
+
+
 def test_too_few_sessions_and_unknown_kinds_are_said(run):
     refused("asked for 5000; simulate more", ask, run, 5000)
     refused("kind", ask, run, 3, "triples")
