@@ -1,14 +1,19 @@
-"""Whether raters agree: Krippendorff's alpha, intraclass correlation of means."""
+"""What raters say and whether they agree: labels of an annotation page, Krippendorff's alpha, intraclass
+correlation of means.
+"""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 import scipy
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from crs_lib.core import safety
 from crs_lib.core.errors import InputError
 from crs_lib.stats.bootstrap import bootstrap_estimates
 from crs_lib.stats.design import Design, Floats, check_columns, numbers
@@ -67,10 +72,12 @@ def krippendorff_alpha(
     n_items, n_values = ratings.counts.shape
     statistic = partial(_alpha, ratings, level)
     width = 3 * max(len(ratings.item), n_values)
-    row: dict[str, object] = {"level": level}
-    row.update(bootstrap_estimates(statistic, n_items, design, width=width).first("alpha"))
-    row.update(n_items=n_items, n_raters=rated[design.system].nunique(), n_values=n_values)
-    row.update(n=len(rated), n_missing=len(frame) - len(rated))
+    alpha = bootstrap_estimates(statistic, n_items, design, width=width).first("alpha")
+    row: dict[str, object] = {"level": level, **alpha, "n_items": n_items}
+    row["n_raters"] = rated[design.system].nunique()
+    row["n_values"] = n_values
+    row["n"] = len(rated)
+    row["n_missing"] = len(frame) - len(rated)
     return pd.DataFrame([row])
 
 
@@ -100,27 +107,32 @@ def _ratings(items: pd.Series, ratings: pd.Series, level: Level) -> _Ratings:
     unit, names = pd.factorize(items)
     shape = len(names), len(values)
     counts = scipy.sparse.csr_array((np.ones(len(codes)), (unit, codes)), shape=shape)
-    cells = pd.DataFrame({"unit": unit, "code": codes}).value_counts(sort=False).rename("n").reset_index()
+    ratings_of_items = pd.DataFrame({"unit": unit, "code": codes})
+    cells = ratings_of_items.value_counts(sort=False).rename("n").reset_index()
     pairs = cells.merge(cells, on="unit").query("code_x != code_y")
     item = pairs["unit"].to_numpy()
-    share = (pairs["n_x"] * pairs["n_y"]).to_numpy() / (np.bincount(unit)[item] - 1)
-    first, second = pairs["code_x"].to_numpy(), pairs["code_y"].to_numpy()
+    others = np.bincount(unit)[item] - 1
+    share = (pairs["n_x"] * pairs["n_y"]).to_numpy() / others
+    first = pairs["code_x"].to_numpy()
+    second = pairs["code_y"].to_numpy()
     return _Ratings(counts, values, item, first, second, share, distance)
 
 
 def _alpha(ratings: _Ratings, level: Level, weights: Floats) -> Floats:
     """Alpha in every draw of the items."""
     counts = np.asarray(weights @ ratings.counts)
-    total = counts.sum(axis=1)
     if level in ("ordinal", "interval"):
         seen, expected = _ranked_disagreement(ratings, level, weights, counts)
     else:
         disagreement = ratings.distance[ratings.first, ratings.second] * ratings.share
-        by_item = np.bincount(ratings.item, weights=disagreement, minlength=ratings.counts.shape[0])
-        seen = weights @ by_item
-        expected = ((counts @ ratings.distance) * counts).sum(axis=1)
+        n_items = ratings.counts.shape[0]
+        seen = weights @ np.bincount(ratings.item, weights=disagreement, minlength=n_items)
+        by_chance = counts @ ratings.distance
+        expected = (by_chance * counts).sum(axis=1)
+    others = counts.sum(axis=1) - 1
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(expected > 0, 1 - (total - 1) * seen / expected, np.nan)[:, None]
+        alpha = 1 - others * seen / expected
+    return np.where(expected > 0, alpha, np.nan)[:, None]
 
 
 def _ranked_disagreement(
@@ -131,10 +143,12 @@ def _ranked_disagreement(
     middle = np.broadcast_to(ratings.values - np.mean(ratings.values), counts.shape)
     if level == "ordinal":
         middle = np.cumsum(counts, axis=1) - counts / 2
-    gaps = (middle[:, ratings.first] - middle[:, ratings.second]) ** 2
-    seen = (weights[:, ratings.item] * gaps) @ ratings.share
-    centred = middle - ((counts * middle).sum(axis=1) / total)[:, None]
-    return seen, 2 * total * (counts * centred**2).sum(axis=1)
+    gaps = middle[:, ratings.first] - middle[:, ratings.second]
+    seen = (weights[:, ratings.item] * gaps**2) @ ratings.share
+    mean = (counts * middle).sum(axis=1) / total
+    centred = middle - mean[:, None]
+    squares = (counts * centred**2).sum(axis=1)
+    return seen, 2 * total * squares
 
 
 def _distances(values: Sequence[Any], level: Level) -> Floats:
@@ -190,15 +204,17 @@ def icc(frame: pd.DataFrame, design: Design = RATERS) -> pd.DataFrame:
     n, k = x.shape
     if n < 2:
         raise InputError(f"{n} items were rated by all {k} raters, at least 2 are needed")
-    mean = x.mean()
-    rows_ss = k * float(((x.mean(axis=1) - mean) ** 2).sum())
-    columns_ss = n * float(((x.mean(axis=0) - mean) ** 2).sum())
-    whole = float(((x - mean) ** 2).sum())
-    msr, msc = rows_ss / (n - 1), columns_ss / (k - 1)
-    mse = max(0.0, whole - rows_ss - columns_ss) / ((n - 1) * (k - 1))
+    centred = x - x.mean()
+    rows_ss = k * float((centred.mean(axis=1) ** 2).sum())
+    columns_ss = n * float((centred.mean(axis=0) ** 2).sum())
+    error_ss = max(0.0, float((centred**2).sum()) - rows_ss - columns_ss)
+    msr = rows_ss / (n - 1)
+    msc = columns_ss / (k - 1)
+    mse = error_ss / (n - 1) / (k - 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         single = _single_icc(msr, msc, mse, n, k, design.upper)
-        estimate, low, high = (k * single / (1 + (k - 1) * single)).tolist()  # Spearman and Brown
+        of_means = k * single / (1 + (k - 1) * single)  # Spearman and Brown
+    estimate, low, high = of_means.tolist()
     return paired.row(x, icc=estimate, low=low, high=high)
 
 
@@ -214,3 +230,53 @@ def _single_icc(msr: float, msc: float, mse: float, n: int, k: int, upper: float
     low = n * (msr - wide * mse) / (wide * noise + n * msr)
     high = n * (narrow * msr - mse) / (noise + n * narrow * msr)
     return np.array([icc1, low, high])
+
+
+_Name = Annotated[str, Field(min_length=1)]
+
+
+class _Label(BaseModel):
+    """A line that an annotation page exported."""
+
+    model_config = ConfigDict(strict=True)
+    item: _Name
+    rater: _Name
+    value: int
+    page: _Name
+    seconds: Any = None
+    words: str = ""
+
+
+class ReadLabel(NamedTuple):
+    """A label and where it stands: the file and line, for messages."""
+
+    place: str
+    label: _Label
+
+
+def read_labels(files: Iterable[str | Path], low: int = 1, high: int = 5) -> list[ReadLabel]:
+    """The labels of exported files in order, values from ``low`` to ``high``.
+
+    Raises InputError naming file and line for what is no label, and where there is none at all.
+    """
+    labels = []
+    for file in files:
+        path = Path(file).expanduser()
+        for number, line in enumerate(safety.read_text(path).split("\n"), start=1):
+            if line.strip():
+                where = f"{path.name}, line {number}"
+                labels.append(ReadLabel(where, _read(line, where, low, high)))
+    if not labels:
+        raise InputError("no label in these files; export them with the page's button or the key E")
+    return labels
+
+
+def _read(line: str, where: str, low: int, high: int) -> _Label:
+    expected = f"an object with item, rater, page and a value from {low} to {high}"
+    try:
+        label = _Label.model_validate(safety.loads(line, where))
+    except ValidationError:
+        raise InputError(f"{where}: no label; expected {expected}") from None
+    if not low <= label.value <= high:
+        raise InputError(f"{where}: no label; expected {expected}")
+    return label

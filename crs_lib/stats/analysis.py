@@ -10,17 +10,15 @@ import pandas as pd
 
 from crs_lib.core.errors import InputError
 from crs_lib.stats import adaptation
-from crs_lib.stats.assumptions import assumptions
 from crs_lib.stats.bounded import mean_interval
-from crs_lib.stats.cases import APART, OMNIBUS, attempt, averaged, omnibus, possible, usable
 from crs_lib.stats.design import Design, check_columns, levels, numbers
-from crs_lib.stats.effects import rank_biserial, standardised
+from crs_lib.stats.effects import leaderboard, rank_biserial, standardised
 from crs_lib.stats.estimate import HIGHER, LOWER, NOT_COMPARED, TOO_FEW, Estimate, verdict
-from crs_lib.stats.groups import adjust, independent_pairs, one_way_anova
+from crs_lib.stats.groups import adjust, assumptions, independent_pairs, one_way_anova
 from crs_lib.stats.paired import mean_tests
 from crs_lib.stats.plan import CONFIRMATORY, EXPLORATORY, Plan, read_plan
 from crs_lib.stats.power import contrast_power
-from crs_lib.stats.ranking import leaderboard
+from crs_lib.stats.tables import APART, OMNIBUS, attempt, averaged, omnibus, possible, usable
 
 _NO_PAIRS = "fewer than 2 scenarios in common"
 _OMNIBUS_COLUMNS = "test statistic df1 df2 p epsilon_gg p_gg kendall_w n n_missing note".split()

@@ -16,15 +16,14 @@ from numpy.typing import ArrayLike
 from crs_lib.stats.design import COST, Floats, Range
 from crs_lib.stats.estimate import FEWEST, Estimate, no_interval
 
-REACH = (
-    0.5  # how far from the mean the made-up user is, in units of gain; chosen by benchmarks/error_rates.py
-)
-WHOLE = 1.0  # the same where two systems are to be shown alike: a whole gain may be lost
+# How far from the mean the made-up user is, in units of gain: chosen by benchmarks/error_rates.py.
+REACH = 0.5
+FARTHEST = 2.0  # the same where two systems are to be shown alike: as much as a user can lose
 _ALIKE = 1e-12  # values that differ by no more are the same
 
 
-class _Side(NamedTuple):
-    """Mean and standard error by which one end of an interval is told."""
+class _Sample(NamedTuple):
+    """Means and their standard errors."""
 
     mean: Floats
     error: Floats
@@ -54,53 +53,58 @@ class Means:
         """The means of samples, a row each."""
         rows = np.atleast_2d(np.asarray(samples, dtype=float))
         mean = rows.mean(axis=1)
-        squares = ((rows - mean[:, None]) ** 2).sum(axis=1)
+        deviations = rows - mean[:, None]
+        squares = (deviations**2).sum(axis=1)
         return cls(mean, squares, rows.shape[1], limits)
 
     @property
-    def _made_up(self) -> int:
-        return int(self.limits.finite)
+    def size(self) -> int:
+        """The values of a sample with the made-up user."""
+        return self.n + int(self.limits.finite)
 
-    @property
-    def freedom(self) -> int:
-        """The degrees of freedom of t."""
-        return self.n - 1 + self._made_up
-
-    def _side(self, sign: int, reach: float = REACH) -> _Side:
-        """The sample with a made-up user ``reach`` below (-1) or above (1) its mean, within the range."""
-        user = np.clip(self.mean + sign * reach * self._made_up, *self.limits)
-        size = self.n + self._made_up
-        mean = (self.n * self.mean + self._made_up * user) / size
-        squares = self.squares + self.n / size * (user - self.mean) ** 2
-        return _Side(mean, np.sqrt(squares / (size - 1) / size))
+    def _extended(self, reach: float) -> _Sample:
+        """The samples with a user ``reach`` above their mean (below, if negative), within the range."""
+        gap = np.zeros_like(self.mean)
+        if self.limits.finite:
+            gap = np.clip(self.mean + reach, *self.limits) - self.mean
+        size = self.size
+        mean = self.mean + gap / size
+        squares = self.squares + gap**2 * self.n / size
+        error = np.sqrt(squares / size / (size - 1))
+        return _Sample(mean, error)
 
     def ends(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
         """The ends of the intervals, within the range."""
-        edge = scipy.stats.t.ppf((1 + confidence) / 2, self.freedom)
-        below, above = self._side(-1), self._side(1)
-        low = np.maximum(below.mean - edge * below.error, self.limits.low)
-        high = np.minimum(above.mean + edge * above.error, self.limits.high)
-        return low, high
+        edge = scipy.stats.t.ppf((1 + confidence) / 2, self.size - 1)
+        below, above = self._extended(-REACH), self._extended(REACH)
+        low = below.mean - edge * below.error
+        high = above.mean + edge * above.error
+        return np.maximum(low, self.limits.low), np.minimum(high, self.limits.high)
 
     def p_differs(self) -> Floats:
         """Two-sided p of a mean of 0: below the level where the interval excludes 0."""
-        below, above = self._side(-1), self._side(1)
-        smaller = np.minimum(self._tail(below, 0.0), self._tail(above, 0.0, -1))
-        return np.asarray(np.minimum(2 * smaller, 1.0))
+        larger = self._p_above(self._extended(-REACH), 0.0)
+        smaller = self._p_below(self._extended(REACH), 0.0)
+        return np.asarray(np.minimum(2 * np.minimum(larger, smaller), 1.0))
 
     def p_within(self, margin: float) -> Floats:
         """The larger p of two one-sided tests of a mean within ±``margin``.
 
         Source: Schuirmann (1987), J. Pharmacokinet. Biopharm. 15; Lakens (2017), SPPS.
         """
-        below, above = self._side(-1, WHOLE), self._side(1, WHOLE)
-        return np.maximum(self._tail(below, -margin), self._tail(above, margin, -1))
+        above_lower = self._p_above(self._extended(-FARTHEST), -margin)
+        below_upper = self._p_below(self._extended(FARTHEST), margin)
+        return np.maximum(above_lower, below_upper)
 
-    def _tail(self, side: _Side, value: float, sign: int = 1) -> Floats:
-        """The probability of so large a mean if the true one is ``value``; NaN where nothing varies."""
+    def _p_above(self, sample: _Sample, value: float) -> Floats:
+        """The chance of so large a mean if the true one is ``value``; NaN where nothing varies."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            t = sign * (side.mean - value) / side.error
-        return np.asarray(scipy.stats.t.sf(t, self.freedom))
+            t = (sample.mean - value) / sample.error
+        return np.asarray(scipy.stats.t.sf(t, self.size - 1))
+
+    def _p_below(self, sample: _Sample, value: float) -> Floats:
+        """The chance of so small a mean if the true one is ``value``."""
+        return self._p_above(_Sample(-sample.mean, sample.error), -value)
 
 
 def mean_interval(values: ArrayLike, confidence: float = 0.95, limits: Range = COST) -> Estimate:

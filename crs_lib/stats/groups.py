@@ -1,10 +1,12 @@
-"""Independent groups: the thesis's own table (one-way ANOVA with Tukey), and corrections of p values.
+"""Independent groups: the thesis's own table (one-way ANOVA with Tukey), its assumptions, corrections of p.
 
 Where the same users met every system these ignore the pairing, which :mod:`crs_lib.stats.paired` uses.
 """
 
+import math
 from collections.abc import Sequence
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,10 +14,12 @@ import scipy
 
 from crs_lib.core.errors import InputError
 from crs_lib.stats.design import USUAL, Design, Floats, check_columns, check_pairs, numbers
+from crs_lib.stats.paired import two_way_residuals
 
-_NAN = float("nan")
-_NOISE = 1e-28  # sums of squares below this part of the whole are rounding
 METHODS = {"holm": "holm", "benjamini_hochberg": "fdr_bh"}  # corrections, as statsmodels calls them
+_NOISE = 1e-28  # sums of squares below this part of the whole are rounding
+_MOST_SHAPIRO = 5000  # values up to which Shapiro and Wilk's p is accurate
+_UNKNOWN = "could not be checked (too little variation or too few scenarios); to be safe, "
 
 
 def one_way_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
@@ -38,15 +42,14 @@ def one_way_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
         between = 0.0
     df1 = len(groups.names) - 1
     df2 = len(pooled) - len(groups.names)
-    left = within / df2
+    error = within / df2
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = float(np.divide(between / df1, left))
-        omega = float(np.divide(between - df1 * left, between + within + left))
-    p = float(scipy.stats.f.sf(ratio, df1, df2))
-    omega = max(omega, 0.0)
-    return groups.row(
-        test="one-way ANOVA", statistic=ratio, df1=df1, df2=float(df2), p=p, omega_squared=omega
-    )
+        ratio = float(np.divide(between / df1, error))
+        omega = float(np.divide(between - df1 * error, between + within + error))
+    row = {"test": "one-way ANOVA", "statistic": ratio, "df1": df1, "df2": float(df2)}
+    row["p"] = float(scipy.stats.f.sf(ratio, df1, df2))
+    row["omega_squared"] = max(omega, 0.0)
+    return groups.row(**row)
 
 
 def welch_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
@@ -56,8 +59,8 @@ def welch_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     Biometrika 38.
     """
     groups = design.groups(frame)
-    statistic = df2 = p = _NAN
-    if all(np.ptp(sample) > 0 for sample in groups.samples):
+    statistic = df2 = p = math.nan
+    if min(map(np.ptp, groups.samples)) > 0:
         from statsmodels.stats.oneway import anova_oneway
 
         fit = anova_oneway(groups.samples, use_var="unequal", welch_correction=True)
@@ -75,14 +78,16 @@ def tukey_hsd(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
         fit = scipy.stats.tukey_hsd(*samples)
     ends = fit.confidence_interval(design.confidence)
     rows = []
-    for i, j in combinations(range(len(names)), 2):
-        numbers_of_pair = (fit.statistic[i, j], ends.low[i, j], ends.high[i, j], fit.pvalue[i, j])
-        sizes = (len(samples[i]), len(samples[j]), missing[i] + missing[j])
-        rows.append((names[i], names[j], *numbers_of_pair, *sizes))
-    return pd.DataFrame(rows, columns=["a", "b", "diff", "low", "high", "p", "n_a", "n_b", "n_missing"])
+    for pair in combinations(range(len(names)), 2):
+        i, j = pair
+        row = {"a": names[i], "b": names[j], "diff": fit.statistic[pair]}
+        row.update(low=ends.low[pair], high=ends.high[pair], p=fit.pvalue[pair])
+        row.update(n_a=len(samples[i]), n_b=len(samples[j]), n_missing=missing[i] + missing[j])
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
-def independent_pairs(frame: pd.DataFrame, design: Design = USUAL, margin: float = _NAN) -> pd.DataFrame:
+def independent_pairs(frame: pd.DataFrame, design: Design = USUAL, margin: float = math.nan) -> pd.DataFrame:
     """Two systems that met different users, a row each pair.
 
     Welch's interval of the difference with its ``p``, ``p_games_howell`` for all systems at once, and
@@ -94,29 +99,28 @@ def independent_pairs(frame: pd.DataFrame, design: Design = USUAL, margin: float
         games_howell = scipy.stats.tukey_hsd(*samples, equal_var=False).pvalue
     rows = []
     for i, j in check_pairs(names, design.pairs):
-        tests = _welch(samples[i], samples[j], design.upper, margin)
-        p = _NAN if np.isnan(tests["low"]) else games_howell[i, j]
-        sizes = {"n": min(len(samples[i]), len(samples[j])), "n_missing": missing[i] + missing[j]}
-        rows.append({"a": names[i], "b": names[j], **tests, "p_games_howell": p, **sizes})
+        row = {"a": names[i], "b": names[j], **_welch(samples[i], samples[j], design.upper, margin)}
+        row["p_games_howell"] = math.nan if math.isnan(row["low"]) else games_howell[i, j]
+        row["n"] = min(len(samples[i]), len(samples[j]))
+        row["n_missing"] = missing[i] + missing[j]
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
 def _welch(x: Floats, y: Floats, upper: float, margin: float) -> dict[str, float]:
     """Welch's interval of a difference of means, and the tests of two samples."""
-    variances = np.array([x.var(ddof=1) / len(x), y.var(ddof=1) / len(y)])
+    errors = np.array([x.var(ddof=1) / len(x), y.var(ddof=1) / len(y)])
     diff = float(x.mean() - y.mean())
-    error = float(np.sqrt(variances.sum()))
+    error = float(np.sqrt(errors.sum()))
     if not error > 0:
-        return {"diff": diff, **dict.fromkeys(["low", "high", "p", "p_equivalent"], _NAN)}
-    df = float(variances.sum() ** 2 / (variances**2 / (len(x) - 1, len(y) - 1)).sum())
+        return {"diff": diff, **dict.fromkeys(["low", "high", "p", "p_equivalent"], math.nan)}
+    freedom = np.array([len(x) - 1, len(y) - 1])
+    df = float(errors.sum() ** 2 / (errors**2 / freedom).sum())
     half = float(scipy.stats.t.ppf(upper, df)) * error
-    return {
-        "diff": diff,
-        "low": diff - half,
-        "high": diff + half,
-        "p": float(2 * scipy.stats.t.sf(abs(diff) / error, df)),
-        "p_equivalent": float(scipy.stats.t.sf((margin - abs(diff)) / error, df)),
-    }
+    row = {"diff": diff, "low": diff - half, "high": diff + half}
+    row["p"] = float(2 * scipy.stats.t.sf(abs(diff) / error, df))
+    row["p_equivalent"] = float(scipy.stats.t.sf((margin - abs(diff)) / error, df))
+    return row
 
 
 def holm(p: Sequence[float] | Floats) -> Floats:
@@ -170,3 +174,126 @@ def adjust(frame: pd.DataFrame, *, p: str = "p", method: str = "holm") -> pd.Dat
 
         adjusted[members] = multipletests(raw[members], method=METHODS[method])[1]
     return frame.assign(p_adjusted=adjusted, family_size=int(members.sum()))
+
+
+class _Advice(NamedTuple):
+    """What to read where a check holds, where it fails, and where it fails for independent samples."""
+
+    holds: str
+    fails: str
+    fails_apart: str = ""
+
+
+_ADVICE = {
+    "equal variances": _Advice(
+        "no sign of unequal variances: one-way ANOVA with Tukey can be read",
+        "variances differ: read Welch's ANOVA and the paired tests in place of one-way ANOVA with Tukey",
+        "variances differ: read Welch's ANOVA and Games and Howell's test "
+        "in place of one-way ANOVA with Tukey",
+    ),
+    "normal residuals": _Advice(
+        "no sign against normal residuals: t intervals can be read",
+        "residuals are not normal: read the tests of means",
+        "residuals are not normal: read Welch's test",
+    ),
+    "sphericity": _Advice(
+        "no sign against sphericity: the uncorrected p of the repeated-measures ANOVA can be read",
+        "sphericity fails: read the Greenhouse-Geisser p of the repeated-measures ANOVA",
+    ),
+}
+
+
+def assumptions(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
+    """The checks of the classical tests: three rows, two for independent samples.
+
+    ``holds`` is missing where a check could not be made; ``follows`` says what to read. Raises InputError as
+    :func:`rm_anova`. Source: Brown and Forsythe (1974), JASA 69; Shapiro and Wilk (1965), Biometrika 52;
+    D'Agostino and Pearson (1973), Biometrika 60; Mauchly (1940), Ann. Math. Stat. 11.
+    """
+    apart = design.independent(frame)
+    checks = [_levene, _normality_apart] if apart else [_levene, _normality, _sphericity]
+    table = pd.concat([check(frame, design) for check in checks], ignore_index=True)
+    verdicts: list[bool | None] = []
+    follows = []
+    for check, p in zip(table["check"], table["p"], strict=True):
+        advice = _ADVICE[check]
+        fails = advice.fails_apart if apart else advice.fails
+        if math.isnan(p):
+            verdicts.append(None)
+            follows.append(_UNKNOWN + fails.split(": ")[1])
+        else:
+            holds = bool(p >= design.alpha)
+            verdicts.append(holds)
+            follows.append(advice.holds if holds else fails)
+    table.insert(4, "holds", verdicts)
+    table.insert(5, "follows", follows)
+    return table
+
+
+def _levene(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
+    """Levene's test around medians (Brown-Forsythe): do the systems vary alike? NaN when none varies."""
+    groups = design.groups(frame)
+    statistic = p = math.nan
+    if any(np.ptp(sample) > 0 for sample in groups.samples):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            statistic, p = scipy.stats.levene(*groups.samples, center="median")
+    return groups.row(check="equal variances", test="Levene", statistic=statistic, p=p)
+
+
+def _normality(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
+    """Are the residuals normal, scenario and system effects taken out?"""
+    paired = design.paired(frame)
+    complete = paired.complete()
+    residuals = two_way_residuals(complete).ravel()
+    return paired.row(complete, **_normal_test(complete, residuals))
+
+
+def _normality_apart(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
+    """Are the residuals of independent samples normal, system effects taken out?"""
+    groups = design.groups(frame)
+    residuals = [sample - sample.mean() for sample in groups.samples]
+    return groups.row(**_normal_test(np.concatenate(groups.samples), np.concatenate(residuals)))
+
+
+def _normal_test(values: Floats, residuals: Floats) -> dict[str, object]:
+    """The test by the number of residuals; NaN when nothing varies."""
+    name, test = "Shapiro-Wilk", scipy.stats.shapiro
+    if len(residuals) > _MOST_SHAPIRO:
+        name, test = "D'Agostino-Pearson", scipy.stats.normaltest
+    statistic = p = math.nan
+    if np.ptp(residuals) > 1e-12 * np.abs(values).max():
+        statistic, p = test(residuals)
+    return {"check": "normal residuals", "test": name, "statistic": statistic, "p": p}
+
+
+def _sphericity(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
+    """Mauchly's test: do all differences between systems vary alike?"""
+    paired = design.paired(frame)
+    complete = paired.complete()
+    w, p = _mauchly(complete)
+    return paired.row(complete, check="sphericity", test="Mauchly", statistic=w, p=p)
+
+
+def _mauchly(x: Floats) -> tuple[float, float]:
+    """Mauchly's W and its p with the second-order term; 1 for two systems, NaN with fewer complete scenarios
+    than systems or without variation.
+    """
+    n, k = x.shape
+    if k == 2:
+        return 1.0, 1.0
+    polynomials = np.vander(np.arange(k), k, increasing=True).astype(float)
+    contrasts = np.linalg.qr(polynomials)[0][:, 1:]
+    variances = np.linalg.eigvalsh(np.cov(x @ contrasts, rowvar=False))
+    if n < k or not variances.min() > 1e-13 * variances.max():
+        return math.nan, math.nan
+    m = k - 1
+    df = k * m // 2 - 1
+    w = float(np.exp(np.log(variances).sum() - m * np.log(variances.mean())))
+    shrink = 1 - (2 * m**2 + m + 2) / (6 * m * (n - 1))
+    chi2 = -shrink * (n - 1) * float(np.log(w))
+    second = (m + 2) * (m - 1) * (m - 2) * (2 * m**3 + 6 * m**2 + 3 * m + 2)
+    second /= 288 * (m * (n - 1) * shrink) ** 2
+    tail = float(scipy.stats.chi2.sf(chi2, df))
+    further = float(scipy.stats.chi2.sf(chi2, df + 4))
+    p = tail + second * (further - tail)
+    return w, min(1.0, max(0.0, p))

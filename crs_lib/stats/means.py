@@ -130,18 +130,19 @@ def order_of(
         ``verdict`` on it. A system without a value is left out.
     """
     values = _tidy(frame, value, system, scenario)
-    make = share_of if pd.api.types.is_bool_dtype(frame[value]) else mean_of
-    rows = []
+    means = {}
     for name, part in values.groupby(system, sort=False):
-        mean = make(part, value, scenario=scenario)
-        rows.append((name, *mean[:4]))
-    table = pd.DataFrame(rows, columns=["system", "mean", "low", "high", "n"])
-    table = table.sort_values("mean", ascending=lower, kind="stable", ignore_index=True)
+        means[str(name)] = mean_of(part, value, scenario=scenario)
+    sign = 1 if lower else -1
+    order = sorted(means, key=lambda name: sign * means[name].value)
     wide = values.pivot_table(index=scenario, columns=system, values=value)
-    confidence = 1 - 0.05 / max(1, math.comb(len(table), 2))
-    gaps = [_gap(wide, name, table["system"][0], confidence) for name in table["system"]]
-    ends = pd.DataFrame([gap[:3] for gap in gaps], columns=["diff", "diff_low", "diff_high"])
-    return table.join(ends).assign(verdict=[verdict(gap, margin) for gap in gaps])
+    confidence = 1 - 0.05 / max(1, math.comb(len(order), 2))
+    rows = []
+    for name in order:
+        gap = _gap(wide, name, order[0], confidence)
+        rows.append((name, *means[name][:4], *gap[:3], verdict(gap, margin)))
+    columns = "system mean low high n diff diff_low diff_high verdict".split()
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _gap(wide: pd.DataFrame, a: str, b: str, confidence: float) -> Estimate:
@@ -149,10 +150,10 @@ def _gap(wide: pd.DataFrame, a: str, b: str, confidence: float) -> Estimate:
     if a == b:
         return Estimate.unknown()
     gap = mean_interval(wide[a] - wide[b], confidence, Range())
-    apart = gap.n == 0 and wide[[a, b]].count().min() > 1
-    if not apart:
+    both = wide[[a, b]]
+    if gap.n or both.count().min() < 2:
         return gap
-    long = wide[[a, b]].melt(ignore_index=False, var_name="system").rename_axis("scenario").reset_index()
+    long = both.melt(ignore_index=False, var_name="system").rename_axis("scenario").reset_index()
     design = Design(pairs=[(a, b)], confidence=confidence)
     return Estimate.of(independent_pairs(long, design).iloc[0], "diff")
 

@@ -27,7 +27,8 @@ def rm_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     paired = design.paired(frame)
     x = paired.complete()
     n, k = x.shape
-    ss_system = n * float(((x.mean(axis=0) - x.mean()) ** 2).sum())
+    effects = x.mean(axis=0) - x.mean()
+    ss_system = n * float((effects**2).sum())
     ss_error = float((two_way_residuals(x) ** 2).sum())
     noise = _NOISE * float((x**2).sum())
     if ss_system <= noise:
@@ -35,22 +36,17 @@ def rm_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     if ss_error <= noise:
         ss_error = 0.0
     df1 = k - 1
-    df2 = float((k - 1) * (n - 1))
+    df2 = float(df1 * (n - 1))
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = float(np.divide(ss_system / df1, ss_error / df2))
+    row: dict[str, object] = {"test": "repeated-measures ANOVA", "statistic": ratio, "df1": df1, "df2": df2}
+    row["p"] = float(scipy.stats.f.sf(ratio, df1, df2))
     epsilon = _epsilon(x)
-    return paired.row(
-        x,
-        test="repeated-measures ANOVA",
-        statistic=ratio,
-        df1=df1,
-        df2=df2,
-        p=float(scipy.stats.f.sf(ratio, df1, df2)),
-        epsilon_gg=epsilon,
-        p_gg=float(scipy.stats.f.sf(ratio, epsilon * df1, epsilon * df2)),
-        ss_system=ss_system,
-        ss_error=ss_error,
-    )
+    row["epsilon_gg"] = epsilon
+    row["p_gg"] = float(scipy.stats.f.sf(ratio, epsilon * df1, epsilon * df2))
+    row["ss_system"] = ss_system
+    row["ss_error"] = ss_error
+    return paired.row(x, **row)
 
 
 def two_way_residuals(x: Floats) -> Floats:
@@ -65,9 +61,10 @@ def _epsilon(x: Floats) -> float:
         return 1.0
     centred = two_way_residuals(np.cov(x, rowvar=False))
     spread = float((centred**2).sum())
-    if spread <= _NOISE * float((x**2).sum()) ** 2 / n**2:
-        return float("nan")
-    return float(np.trace(centred) ** 2 / ((k - 1) * spread))
+    size = float((x**2).sum()) / n
+    if spread <= _NOISE * size**2:
+        return math.nan
+    return float(np.trace(centred) ** 2 / (k - 1) / spread)
 
 
 def friedman(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
@@ -100,12 +97,14 @@ def friedman(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     n, k = x.shape
     ranks = scipy.stats.rankdata(x, axis=1) - (k + 1) / 2
     spread = float((ranks**2).sum())
-    chi2 = float("nan")
+    chi2 = math.nan
     if spread > 0:
-        chi2 = (k - 1) * float((ranks.sum(axis=0) ** 2).sum()) / spread
-    p = float(scipy.stats.chi2.sf(chi2, k - 1))
-    concordance = chi2 / (n * (k - 1))
-    return paired.row(x, test="Friedman", statistic=chi2, df1=k - 1, df2=np.nan, p=p, kendall_w=concordance)
+        sums = ranks.sum(axis=0)
+        chi2 = (k - 1) * float((sums**2).sum()) / spread
+    row: dict[str, object] = {"test": "Friedman", "statistic": chi2, "df1": k - 1, "df2": math.nan}
+    row["p"] = float(scipy.stats.chi2.sf(chi2, k - 1))
+    row["kendall_w"] = chi2 / n / (k - 1)
+    return paired.row(x, **row)
 
 
 def mean_tests(frame: pd.DataFrame, design: Design = USUAL, *, margin: float = math.nan) -> pd.DataFrame:
@@ -143,11 +142,12 @@ def mean_tests(frame: pd.DataFrame, design: Design = USUAL, *, margin: float = m
 def _mean_test(pair: Difference, design: Design, limits: Range, margin: float) -> Facts:
     gap = mean_interval(pair.values, design.confidence, limits)
     facts = {"diff": gap.value, "low": gap.low, "high": gap.high, "note": gap.reason}
-    if len(pair.values) < FEWEST:
-        return {**facts, "p": math.nan, "p_equivalent": math.nan}
-    means = Means.of(pair.values, limits)
-    p, alike = float(means.p_differs()[0]), float(means.p_within(margin)[0])
-    return {**facts, "p": p, "p_equivalent": alike}
+    facts["p"] = facts["p_equivalent"] = math.nan
+    if len(pair.values) >= FEWEST:
+        means = Means.of(pair.values, limits)
+        facts["p"] = float(means.p_differs()[0])
+        facts["p_equivalent"] = float(means.p_within(margin)[0])
+    return facts
 
 
 def wilcoxon_pairs(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
@@ -182,10 +182,11 @@ def wilcoxon_pairs(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
 def _signed_ranks(pair: Difference) -> Facts:
     gaps = rankable(pair.values)
     ranks = scipy.stats.rankdata(np.abs(gaps))
+    plus = float(ranks[gaps > 0].sum())
+    minus = float(ranks[gaps < 0].sum())
     p = 1.0
     if gaps.any():
         p = float(scipy.stats.wilcoxon(gaps, zero_method="pratt").pvalue)
-    plus, minus = float(ranks[gaps > 0].sum()), float(ranks[gaps < 0].sum())
     return {"w_plus": plus, "w_minus": minus, "p": p, "n_zero": int((gaps == 0).sum())}
 
 
@@ -222,20 +223,27 @@ def sign_flip_pairs(
     n = len(gaps)
     exact = n < _COUNTABLE and 2**n <= permutations
     total = 2**n if exact else permutations
-    observed = np.abs(gaps.sum(axis=0)) - 1e-12 * np.abs(gaps).sum(axis=0)
+    sums = gaps.sum(axis=0)
+    observed = np.abs(sums) - 1e-12 * np.abs(gaps).sum(axis=0)
     extreme = np.zeros(gaps.shape[1], dtype=np.int64)
     rng = stream(design.seed, "stats", "sign-flip")
     step = max(1, _CELLS // n)
     for start in range(0, total, step):
         size = min(step, total - start)
-        flips = _all_flips(start, size, n) if exact else rng.integers(0, 2, size=(size, n), dtype=np.int8)
-        sums = gaps.sum(axis=0) - 2 * (flips.astype(float) @ gaps)
-        extreme += (np.abs(sums) >= observed).sum(axis=0)
-    p = extreme / total if exact else (extreme + 1) / (total + 1)
-    table = design.pair_table(frame, lambda pair: {"diff": float(pair.values.mean())})
-    table.insert(3, "p", p)
+        if exact:
+            flips = _all_flips(start, size, n)
+        else:
+            flips = rng.integers(0, 2, size=(size, n), dtype=np.int8)
+        flipped = sums - 2 * (flips.astype(float) @ gaps)
+        extreme += (np.abs(flipped) >= observed).sum(axis=0)
+    table = design.pair_table(frame, _mean_difference)
+    table.insert(3, "p", extreme / total if exact else (extreme + 1) / (total + 1))
     table.insert(4, "exact", exact)
     return table
+
+
+def _mean_difference(pair: Difference) -> Facts:
+    return {"diff": float(pair.values.mean())}
 
 
 def _gaps(frame: pd.DataFrame, design: Design) -> Floats:

@@ -14,6 +14,7 @@ from crs_lib.stats.bootstrap import bootstrap_estimates
 from crs_lib.stats.design import USUAL, Design, Floats, check_columns, check_pairs, levels, numbers
 
 _ENDLESS = 100.0  # a log hazard ratio with a larger error is on its way to infinity
+_STEPS = ["time", "at_risk", "events", "survival", "low", "high"]
 _EXACT = 1e-9  # an error so small: every one recovers at once
 
 
@@ -35,7 +36,8 @@ def _times(frame: pd.DataFrame, *columns: str) -> _Times:
     if not systems:
         raise InputError("the frame has no rows; give at least one shift")
     code = pd.Index(systems).get_indexer(frame[columns[0]])
-    time, event = numbers(frame, "time"), numbers(frame, "event")
+    time = numbers(frame, "time")
+    event = numbers(frame, "event")
     present = ~(np.isnan(time) | np.isnan(event))
     if (time[present] < 0).any():
         raise InputError("'time' has negative times; count from the shift, so at least 0")
@@ -82,14 +84,12 @@ def kaplan_meier(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
             parts.append(curve.assign(n=own.sum(), n_missing=times.missing[k]))
     if parts:
         return pd.concat(parts, ignore_index=True)
-    columns = ["system", "time", "at_risk", "events", "survival", "low", "high", "n", "n_missing"]
-    return pd.DataFrame(columns=columns)
+    return pd.DataFrame(columns=["system", *_STEPS, "n", "n_missing"])
 
 
 def _curve(time: Floats, event: Floats, z: float) -> pd.DataFrame:
     """The steps of one system: everyone waits at time 0."""
-    start = pd.DataFrame([(0.0, len(time), 0, 1.0, 1.0, 1.0)])
-    start.columns = pd.Index(["time", "at_risk", "events", "survival", "low", "high"])
+    start = pd.DataFrame([(0.0, len(time), 0, 1.0, 1.0, 1.0)], columns=_STEPS)
     if not event.any():
         return start
     from statsmodels.duration.survfunc import SurvfuncRight
@@ -186,15 +186,17 @@ def hazard_ratios(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
         own = (times.code == i) | (times.code == j)
         time, event = times.time[own], times.event[own]
         first = (times.code[own] == i).astype(float)
-        events_a, events_b = int((event * first).sum()), int((event * (1 - first)).sum())
+        events_a = int((event * first).sum())
+        events_b = int(event.sum()) - events_a
         ratio = _Ratio()
         if min(events_a, events_b) > 0:
             clusters = pd.factorize(times.rows[design.scenario][own])[0]
             ratio = _hazard_ratio(time, event, first, clusters, z)
-        counts = (events_a, events_b, own.sum(), times.missing[i] + times.missing[j])
-        rows.append((times.systems[i], times.systems[j], "hazard_ratio", *ratio, *counts))
-    columns = ["a", "b", "effect", *_Ratio._fields, "events_a", "events_b", "n", "n_missing"]
-    return pd.DataFrame(rows, columns=columns)
+        row = {"a": times.systems[i], "b": times.systems[j], "effect": "hazard_ratio", **ratio._asdict()}
+        row.update(events_a=events_a, events_b=events_b)
+        row.update(n=own.sum(), n_missing=times.missing[i] + times.missing[j])
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def _hazard_ratio(time: Floats, event: Floats, first: Floats, clusters: NDArray[np.intp], z: float) -> _Ratio:
@@ -221,13 +223,15 @@ def _score_residuals(time: Floats, event: Floats, x: Floats, log: float) -> Floa
     """
     residuals = np.zeros(len(time))
     hazard = np.exp(log * x)
+    weighted = hazard * x
     for at in np.unique(time[event > 0]):
         risk = time >= at
         tied = (event > 0) & (time == at)
         gone = np.arange(tied.sum()) / tied.sum()
         total = hazard[risk].sum() - gone * hazard[tied].sum()
-        mean = ((hazard * x)[risk].sum() - gone * (hazard * x)[tied].sum()) / total
+        mean = (weighted[risk].sum() - gone * weighted[tied].sum()) / total
         left = np.where(tied[:, None], 1 - gone, 1.0) * hazard[:, None]
         gap = x[:, None] - mean
-        residuals += tied * gap.mean(axis=1) - risk * (left * gap / total).sum(axis=1)
+        expected = (left * gap / total).sum(axis=1)
+        residuals += tied * gap.mean(axis=1) - risk * expected
     return residuals

@@ -276,7 +276,7 @@ def test_independent_samples_have_tests_and_tables_of_their_own_and_no_sentence_
     assert not {"paired_diff", "p_wilcoxon"} & set(table) and (table["p_holm"] <= 1).all()
 
 
-def adapting(gains, costs, misfits, n=120, noise=0.05):
+def adapting(gains, costs, misfits, n=150, noise=0.05):
     """Two systems by their means in gain after a change, shift cost and misfit."""
     rng = np.random.default_rng(0)
     parts = []

@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 from scipy import stats as sp
 
 from crs_lib import stats
-from crs_lib.stats.assumptions import assumptions
-from crs_lib.stats.effects import rank_biserial, standardised
-from crs_lib.stats.groups import one_way_anova, tukey_hsd, welch_anova
+from crs_lib.stats.effects import leaderboard, rank_biserial, standardised
+from crs_lib.stats.groups import assumptions, one_way_anova, tukey_hsd, welch_anova
 from crs_lib.stats.paired import rm_anova
-from crs_lib.stats.ranking import leaderboard
 from tests.helpers import refused
 from tests.helpers.stats_examples import PLANT_GROWTH, groups_frame, matrix_frame, paired_frame, random_matrix
 

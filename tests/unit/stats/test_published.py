@@ -12,9 +12,8 @@ from statsmodels.stats.weightstats import ttost_paired
 
 from crs_lib import stats
 from crs_lib.stats import Design, friedman, icc, mean_tests, sign_flip_pairs, wilcoxon_pairs
-from crs_lib.stats.assumptions import assumptions
 from crs_lib.stats.effects import rank_biserial
-from crs_lib.stats.groups import one_way_anova, tukey_hsd, welch_anova
+from crs_lib.stats.groups import assumptions, one_way_anova, tukey_hsd, welch_anova
 from crs_lib.stats.paired import rm_anova
 from crs_lib.stats.survival import hazard_ratios, kaplan_meier
 from tests.helpers import stats_examples as given
