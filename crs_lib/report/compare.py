@@ -4,21 +4,22 @@ import hashlib
 import itertools
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from markupsafe import escape
+from markupsafe import Markup, escape
 
 import crs_lib
 from crs_lib import evaluate, runs, simulate, stats
 from crs_lib.catalog import sources
 from crs_lib.core import paths, prompts, tables
 from crs_lib.core.dialogue import Pair
-from crs_lib.core.errors import InputError, did_you_mean
+from crs_lib.core.errors import InputError, RunError, did_you_mean
 from crs_lib.core.text import listing
 from crs_lib.figures import NoDataError
 from crs_lib.metrics.base import PRIMARY
@@ -69,11 +70,12 @@ class Comparison:
 
     def stored(self) -> str:
         """The date of a page that was made of the same and is as it was written; empty for none."""
-        page = runs.entry(simulate.STUDY, self.run, STAGE)
-        same = page.get("status") == "finished" and page["parameters"] == self._parameters()
-        if not same or page["outputs"].get(self.page.name) != _digest_of(self.page):
+        entry = runs.entry(simulate.STUDY, self.run, STAGE)
+        if entry.get("status") != "finished" or entry["parameters"] != self._parameters():
             return ""
-        return str(page["ended"])[:10]
+        if not self.page.is_file() or entry["outputs"].get(self.page.name) != tables.sha256(self.page):
+            return ""
+        return str(entry["ended"])[:10]
 
     def _parameters(self) -> dict[str, Any]:
         """What decides the page, for the manifest."""
@@ -85,6 +87,24 @@ class Comparison:
         """Where the page lies."""
         return paths.run_folder(simulate.STUDY, self.run) / "compare.html"
 
+    def check_answers(self) -> None:
+        """RunError for a system of which every session failed."""
+        failed = simulate.failed_sessions(self.run)
+        counts = Counter(row["model"] for row in failed)
+        for row in failed:
+            if counts[row["model"]] >= self.settings["n"]:
+                raise RunError(f"every session of {row['model']} failed: {row['error']}")
+
+    @property
+    def systems(self) -> tuple[str, ...]:
+        """One's own systems, then the baselines."""
+        return (*self.ours, *self.against)
+
+    @cached_property
+    def results(self) -> pd.DataFrame:
+        """The session scores of the run, a row a session."""
+        return evaluate.read(self.run, "results")
+
     @cached_property
     def shifts(self) -> pd.DataFrame:
         """The first change of mind of every session with its gains and costs, a row a system and scenario."""
@@ -93,23 +113,38 @@ class Comparison:
 
     @cached_property
     def quantities(self) -> pd.DataFrame:
-        """A row a system: the quantities of ``SHOWN`` as means with 95 % intervals, in units of gain."""
-        cells: dict[tuple[str, str], Mean] = {}
-        for row in evaluate.read(self.run, "model_metrics").itertuples():
-            cells[str(row.model), row.metric] = Mean(row.mean, row.low, row.high)
-        rows = []
-        for name in (*self.ours, *self.against):
-            own: list[str | Mean | None] = [name]
-            for metric in SHOWN:
-                own.append(None if name in self.silent else cells.get((name, metric)))
-            rows.append(own)
-        return pd.DataFrame(rows, columns=["system", *SHOWN])
+        """A row a system: users with a gain after a change (``n``), why others are ``missing``, and the
+        quantities of ``SHOWN`` as means with 95 % intervals, in units of gain.
+        """
+        table = self._means(evaluate.read(self.run, "model_metrics"))
+        reasons = findings.missing(self.results, PRIMARY)
+        table.insert(2, "missing", table["system"].map(reasons))
+        return table
+
+    @cached_property
+    def without_failed(self) -> pd.DataFrame:
+        """The same over the sessions that did not fail; empty where none failed."""
+        path = evaluate.folder_of(self.run, "default") / evaluate.ANSWERED
+        if not path.is_file():
+            return pd.DataFrame()
+        return self._means(tables.read_csv(path))
+
+    def _means(self, means: pd.DataFrame) -> pd.DataFrame:
+        """The quantities of ``SHOWN``, a row a system, with the users that the first of them rests on."""
+        rows: dict[str, dict[str, object]] = {name: {"system": name, "n": 0} for name in self.systems}
+        for mean in means[means["metric"].isin(SHOWN)].itertuples():
+            row = rows.get(str(mean.model), {})
+            if mean.model in self.silent:
+                continue
+            row[str(mean.metric)] = Mean(mean.mean, mean.low, mean.high)
+            if mean.metric == PRIMARY:
+                row["n"] = mean.n
+        return pd.DataFrame(rows.values(), columns=["system", "n", *SHOWN])
 
     @cached_property
     def tests(self) -> stats.Battery:
         """The declared contrasts, every system of one's own with every baseline, and what belongs to them."""
-        scores = statistics.stats_frame(evaluate.read(self.run, "results"))
-        return stats.battery(scores, self.plan)
+        return stats.battery(statistics.stats_frame(self.results), self.plan)
 
     @cached_property
     def heard(self) -> list[Heard]:
@@ -117,12 +152,22 @@ class Comparison:
         failed = [row["model"] for row in simulate.failed_sessions(self.run)]
         titles = [film.title for film in evaluate.catalog_of(self.run).items]
         rows = {row.system: row for row in models.heard(simulate.iter_dialogues(self.run), titles, failed)}
-        return [rows.get(name, Heard(name)) for name in (*self.ours, *self.against)]
+        return [rows.get(name, Heard(name)) for name in self.systems]
+
+    @cached_property
+    def failed(self) -> list[findings.Failed]:
+        """The systems of which sessions failed, with the commonest messages."""
+        return [row for row in findings.failures(self.results) if row.system in self.systems]
 
     @cached_property
     def silent(self) -> set[str]:
         """The systems of which no reply names a film of the catalogue: nothing of them is scored."""
         return {row.system for row in self.heard if row.silent}
+
+    @property
+    def unjudged(self) -> set[str]:
+        """The systems that get no verdict: silent ones, and those of which more than a tenth failed."""
+        return self.silent | {row.system for row in self.failed if row.too_many}
 
     @cached_property
     def effects(self) -> pd.DataFrame:
@@ -146,22 +191,24 @@ class Comparison:
     @cached_property
     def by_voice(self) -> pd.DataFrame | None:
         """The same by voice of the user; None where all users speak with one."""
-        return statistics.by_voice(evaluate.read(self.run, "results"))
+        return statistics.by_voice(self.results)
 
     @cached_property
     def verdict(self) -> list[str]:
-        """What was not recognised or failed; then a sentence for each system of one's own, for each contrast
-        between systems that name films, and for what this n can decide.
+        """What failed or was not recognised; then a sentence for each system of one's own, for each contrast
+        between systems that can be judged, for what this n can decide, and for memory across conversations.
         """
-        sentences = []
-        for row in self.heard:
-            sentences += _unheard(row)
-        sentences += [self._gains(name) for name in self.ours if name not in self.silent]
+        sentences = [row.sentence for row in self.failed]
+        sentences += [_unheard(row) for row in self.heard if row.silent and row.replies]
+        for name in self.ours:
+            if name not in self.unjudged:
+                sentences.append(self._gains(name))
         for row in self.tests.adaptation.to_dict("records"):
-            if self.silent.isdisjoint((row["ahead"], row["behind"])):
+            if self.unjudged.isdisjoint((row["ahead"], row["behind"])):
                 sentences.append(str(row["sentence"]))
-        if not self.silent.issuperset(self.ours):
+        if not self.unjudged.issuperset(self.ours):
             sentences.append(self._decides())
+        sentences += evaluate.memory_sentences(self.run)
         if len(set(self.shifts.get("voice", ()))) == 1:
             sentences.append(_ONE_VOICE)
         return sentences
@@ -211,20 +258,19 @@ class Comparison:
         worst = own.sort_values(["shift_cost", "session_id"], ascending=[False, True]).head(_WORST)
         costs = self.shifts.groupby("model")["shift_cost"].mean()
         best = min(self.against, key=lambda name: costs.get(name, float("inf")))
-        sessions = set(worst["session_id"])
-        turns: dict[tuple[str, str], list[Pair]] = {}
-        for talk in simulate.iter_dialogues(self.run):
-            if talk.model_name in (self.ours[0], best) and talk.session_id in sessions:
-                turns[talk.model_name, talk.session_id] = talk.pairs()
+        turns = self._turns({self.ours[0], best}, set(worst["session_id"]))
         rows = []
         for shift in worst.itertuples():
             replies = turns[self.ours[0], shift.session_id]
-            others = turns[best, shift.session_id]
+            others = turns.get((best, shift.session_id), [])
             last = min(shift.turn - 1 + FRESH_TURNS, len(replies))
             for index in range(shift.turn - 2, last):
-                turn = f"{index + 1} (shift)" if index == shift.turn - 1 else f"{index + 1}"
-                reply, other = replies[index], others[index]
-                rows.append([shift.session_id, turn, reply.user.text, reply.system.text, other.system.text])
+                turn = f"{index + 1}"
+                if index == shift.turn - 1:
+                    turn += " (shift)"
+                reply = replies[index]
+                other = others[index].system.text if index < len(others) else None
+                rows.append([shift.session_id, turn, reply.user.text, reply.system.text, other])
         return pd.DataFrame(rows, columns=["session", "turn", "user", self.ours[0], best])
 
     @property
@@ -244,6 +290,14 @@ class Comparison:
         read = f"replies read: {counts['replies']:,}, films: {counts['films']:,}"
         return f"{read}; left out: {', '.join(left_out) or 'none'}; list: {where}"
 
+    def _turns(self, systems: set[str], sessions: set[str]) -> dict[tuple[str, str], list[Pair]]:
+        """The turns of some systems' sessions."""
+        turns = {}
+        for talk in simulate.iter_dialogues(self.run):
+            if talk.model_name in systems and talk.session_id in sessions:
+                turns[talk.model_name, talk.session_id] = talk.pairs()
+        return turns
+
     def __repr__(self) -> str:
         return "\n".join([*self.verdict, f"page: {paths.from_here(self.page)}"])
 
@@ -253,15 +307,12 @@ class Comparison:
 
     def write(self) -> Path:
         """Write the page; the same run gives the same bytes."""
-        page = self._document()
-        with runs.stage(simulate.STUDY, self.run, STAGE, self._parameters(), fixed=False) as stage:
-            return tables.write_whole(stage.path(self.page.name), page)
-
-    def _document(self) -> str:
         words = prompts.lists("movies/pages")["compare"]
         title = f"{listing(self.ours)} against {listing(self.against)}"
         lead = words["lead"].format(asked=self.settings["n"], n=self.shifts["session_id"].nunique())
-        return document(title, words["asked"], str(escape(lead)), self._sections(), script="copy.js")
+        page = document(title, words["asked"], str(escape(lead)), self._sections(), script="copy.js")
+        with runs.stage(simulate.STUDY, self.run, STAGE, self._parameters(), fixed=False) as stage:
+            return tables.write_whole(stage.path(self.page.name), page)
 
     @property
     def command(self) -> str:
@@ -294,52 +345,53 @@ class Comparison:
     def _sections(self) -> Iterator[Section]:
         """The parts of the page: what each shows, in a quiet sentence, above it."""
         words = prompts.lists("movies/pages")["compare"]
-        notes = {}
-        for name in ("recognised", "quantities", "effects", "types", "worst"):
-            notes[name] = quiet(words[name].format(plan=self.plan, ours=self.ours))
-        quantities = table(self.quantities.rename(columns=heading))
-        effects = table(self.effects.rename(columns=heading))
-        recognised = pd.DataFrame([row._asdict() for row in self.heard]).rename(columns=heading)
-        yield Section("Verdict", "verdict", bullets(self.verdict))
-        yield Section("What was recognised", "recognised", notes["recognised"] + table(recognised))
-        yield Section("Gain and cost", "quantities", notes["quantities"] + self._plane() + quantities)
-        yield Section("Paired differences in gain after a change", "effects", notes["effects"] + effects)
-        yield Section("By type of shift", "types", notes["types"] + table(self.by_type))
-        if self.by_voice is not None:
-            yield Section("By voice of the user", "voices", notes["types"] + table(self.by_voice))
-        yield Section("Conversations to read", "worst", notes["worst"] + table(self.worst()))
-        steps = [step.replace("RUN", self.run) for step in words["next"]]
-        yield Section("What to do next", "next", bullets(steps))
-        cite = words["cite"].replace("VERSION", crs_lib.__version__)
-        yield Section("How it was made", "made", table(self.made_of()) + verbatim(cite))
 
-    def _plane(self) -> str:
+        def part(title: str, anchor: str, *bodies: Markup, note: str = "") -> Section:
+            parts = list(bodies)
+            if note:
+                parts.insert(0, quiet(words[note].format(plan=self.plan, ours=self.ours)))
+            return Section(title, anchor, Markup().join(parts))
+
+        yield part("Verdict", "verdict", bullets(self.verdict))
+        recognised = pd.DataFrame([row._asdict() for row in self.heard])
+        yield part("What was recognised", "recognised", _headed(recognised), note="recognised")
+        quantities = _headed(self.quantities)
+        yield part("Gain and cost", "quantities", self._plane(), quantities, note="quantities")
+        if len(self.without_failed):
+            without = _headed(self.without_failed)
+            yield part("Without the sessions that failed", "without", without, note="without")
+        title = "Paired differences in gain after a change"
+        yield part(title, "effects", _headed(self.effects), note="effects")
+        yield part("By type of shift", "types", table(self.by_type), note="types")
+        if self.by_voice is not None:
+            yield part("By voice of the user", "voices", table(self.by_voice), note="types")
+        yield part("Conversations to read", "worst", table(self.worst()), note="worst")
+        steps = [step.replace("RUN", self.run) for step in words["next"]]
+        yield part("What to do next", "next", bullets(steps))
+        cite = words["cite"].replace("VERSION", crs_lib.__version__)
+        yield part("How it was made", "made", table(self.made_of()), verbatim(cite))
+
+    def _plane(self) -> Markup:
         try:
             return figure("ability_adaptation", self.shifts, data=self.shifts[list(_DRAWN)])
         except NoDataError:
-            return ""
+            return Markup()
 
 
-def _unheard(row: Heard) -> list[str]:
-    """What is said of a system first: that nothing was recognised and what to do, and what failed."""
-    sentences = []
-    if row.failed:
-        left_out = f"{row.failed} sessions of {row.system} failed and are left out"
-        sentences.append(f"{left_out}; the reasons are in failed_sessions.csv.")
-    if not row.silent or not row.replies:
-        return sentences
+def _headed(frame: pd.DataFrame) -> Markup:
+    """A table with its columns in words."""
+    return table(frame.rename(columns=heading))
+
+
+def _unheard(row: Heard) -> str:
+    """That nothing of a system was recognised, and what to do."""
     remedy = "name films by their ids or titles: crs catalog export --out films.jsonl lists them"
     if row.empty == row.replies:
         remedy = "its replies are empty: see what it is sent, docs/your-system.md"
     elif row.examples:
         remedy = f"it named {row.examples}; {remedy}"
     nothing = f"None of {row.replies:,} replies of {row.system} names a film of the catalogue"
-    return [*sentences, f"{nothing}, so it has no gain: {remedy}."]
-
-
-def _digest_of(path: Path) -> str:
-    """The digest of a file; empty where there is none."""
-    return tables.sha256(path) if path.is_file() else ""
+    return f"{nothing}, so it has no gain: {remedy}."
 
 
 def compare(
@@ -393,7 +445,7 @@ def compare(
     specs = _specs(systems)
     if n < 2 or not specs:
         raise InputError(f"n is {n} and systems is {specs}; give an n of at least 2 and at least one system")
-    ours = tuple(named(spec)[0] for spec in specs)
+    ours = _names(specs)
     baselines = _baselines(against, ours)
     settings: dict[str, Any] = {
         "systems": [*specs, *baselines],
@@ -405,19 +457,28 @@ def compare(
     }
     digest = _digest(settings)
     name = run or f"compare-{digest}"
-    names = tuple(named(spec)[0] for spec in baselines)
+    names = _names(baselines)
     contrasts = tuple(itertools.product(ours, names))
     declared = statistics.plan_for(plan, ours + names).changed(contrasts=contrasts)
     simulated = runs.entry(simulate.STUDY, name, "simulate")
     size = max(n, simulated.get("parameters", {}).get("n_sessions", 0))
-    made = Comparison(name, ours, names, declared, {**settings, "n": size, "digest": digest})
-    if made.stored():
-        return replace(made, since=made.stored())
+    comparison = Comparison(name, ours, names, declared, {**settings, "n": size, "digest": digest})
+    since = comparison.stored()
+    if since:
+        return replace(comparison, since=since)
+    # Sessions may fail: the verdict says how many. A system that answers none ends the attempt.
+    settings["llm"] = {"max_failed": size * len(specs + baselines), **settings["llm"]}
     config = simulate.SimulateConfig(run=name, n_sessions=size, workers=workers, **settings)
     simulate.simulate(config, progress=progress)
+    comparison.check_answers()
     evaluate.evaluate(evaluate.EvaluateConfig(run=name, workers=workers))
-    made.write()
-    return made
+    comparison.write()
+    return comparison
+
+
+def _names(specs: Iterable[str]) -> tuple[str, ...]:
+    """The names of systems."""
+    return tuple(named(spec)[0] for spec in specs)
 
 
 def _specs(systems: Mapping[str, System] | Sequence[str] | str) -> list[str]:
@@ -425,15 +486,17 @@ def _specs(systems: Mapping[str, System] | Sequence[str] | str) -> list[str]:
     specs = []
     if isinstance(systems, Mapping):
         for name, system in systems.items():
+            spec = system
             if callable(system):
                 FUNCTIONS[name] = system
-                system = f"function:{name}"
-            specs.append(f"{name}={system}")
+                spec = f"function:{name}"
+            specs.append(f"{name}={spec}")
         return specs
     for spec in _listed(systems):
         if "=" not in spec and spec not in SYSTEMS:
-            hint = did_you_mean(spec, [system.name for system in SYSTEMS if not system.facts.get("hidden")])
+            public = [system.name for system in SYSTEMS if not system.facts.get("hidden")]
             example = "Ours=python:my_system:MySystem; crs systems lists what there is"
+            hint = did_you_mean(spec, public)
             raise InputError(f"{spec!r} is no system{hint}; give NAME=SPEC, e.g. {example}")
         specs.append(spec)
     return specs
@@ -449,8 +512,7 @@ def _baselines(against: Sequence[str] | str, ours: Sequence[str]) -> list[str]:
     baselines = _listed(against)
     if against == BASELINES:
         baselines = [spec for spec in baselines if spec not in ours]
-    for spec in baselines:
-        name = named(spec)[0]
+    for name in _names(baselines):
         if name in ours:
             others = [other for other in (*BASELINES, "popular", "random") if other not in ours]
             example = others[0] if others else "NAME"
@@ -469,8 +531,7 @@ def _digest(settings: Mapping[str, Any]) -> str:
         spec = named(system)[1]
         if spec in SYSTEMS and SYSTEMS.get(spec).facts.get("program"):
             programs.append(identity(spec))
-    catalog = sources.load(settings["catalog"])
-    films = sources.content_hash(catalog)
+    films = sources.content_hash(sources.load(settings["catalog"]))
     files = [path for path in _PACKAGE.rglob("*") if path.suffix in _SOURCES]
     parts = [settings, programs, films, tables.of_files(sorted(files))]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:8]

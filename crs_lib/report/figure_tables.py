@@ -1,14 +1,14 @@
 """The tables behind the figures of a movie run: its design, its evaluation, and what only some runs have.
 
-What a table holds that no stage stores is made by a function registered in :data:`TABLES`; how a convention's
-scorer reads the catalogue is told by a view registered in :data:`VIEWS`. A client adds to both.
+How a convention's scorer reads the catalogue is told by a view registered in :data:`VIEWS`; a client adds to
+it.
 """
 
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -16,6 +16,7 @@ from crs_lib import evaluate, figures, runs, simulate, stats
 from crs_lib import judge as judging
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import paths, prompts, safety, tables
+from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Registry
 from crs_lib.figures import NoDataError, layout, stability
@@ -33,28 +34,48 @@ _WIDE, _NARROW = 26, 22  # characters of a line in a box
 _MOST = 8  # systems that are named in a box
 _KEYS = ["model", "session_id", "turn"]
 
-TABLES: Registry[pd.DataFrame] = Registry("figure table")
+
+class _Request(NamedTuple):
+    """What a table is asked of: a run, a convention of its, and the plan of the tests, if not the movies'."""
+
+    run: str
+    convention: str
+    plan: Plan | None
+
+    def read(self, table: str) -> pd.DataFrame:
+        """A table of the evaluation."""
+        return evaluate.read(self.run, table, self.convention)
+
+    def scores(self) -> pd.DataFrame:
+        """The session scores as statistics take them."""
+        return statistics.stats_frame(self.read("results"))
+
+    def plan_for(self, scores: pd.DataFrame) -> Plan:
+        """The plan, or the movies' own where there is none."""
+        if self.plan is not None:
+            return self.plan
+        return statistics.plan_for("movies", list(scores["system"].unique()), self.convention, scores)
 
 
 def read(run: str, table: str, convention: str = "", plan: Plan | None = None) -> pd.DataFrame:
     """A figure's table, tests by ``plan`` or the movies'; NoDataError without data, RunError if unscored."""
-    if table in TABLES:
-        evaluate.entry(run, convention)
-        return TABLES.get(table).make(run, convention, plan)
-    frame = evaluate.read(run, table, convention)
+    request = _Request(run, evaluate.convention_of(run, convention), plan)
+    if table in _MAKERS:
+        evaluate.entry(run, request.convention)
+        return _MAKERS[table](request)
+    frame = request.read(table)
     if table == "turns":
-        return _with_shifts(frame, run, convention)
+        return _with_shifts(frame, request)
     if table == "shifts":
-        return _with_watched(_with_types(frame, run), run, convention)
+        return _with_watched(_with_types(frame, run), request)
     return frame
 
 
-def _with_shifts(turns: pd.DataFrame, run: str, convention: str) -> pd.DataFrame:
+def _with_shifts(turns: pd.DataFrame, request: _Request) -> pd.DataFrame:
     """Turns with ``since_shift``, the turns since the last shift, which the thesis's tables lack."""
     if "since_shift" in turns:
         return turns
-    shifts = evaluate.read(run, "shifts", convention)
-    begun = shifts[_KEYS].drop_duplicates()
+    begun = request.read("shifts")[_KEYS].drop_duplicates()
     begun["last"] = begun["turn"]
     last = turns.merge(begun, on=_KEYS, how="left")["last"]
     last = last.groupby([turns["model"], turns["session_id"]], sort=False).ffill()
@@ -65,22 +86,23 @@ def _with_types(shifts: pd.DataFrame, run: str) -> pd.DataFrame:
     """Shifts with their ``type``, the field where logs name none."""
     if "type" in shifts and shifts["type"].fillna("").astype(bool).any():
         return shifts
-    kinds = {}
+    rows = []
     for talk in simulate.iter_dialogues(run):
         for event in talk.shift_events:
-            kinds[talk.model_name, talk.session_id, int(event["turn"])] = _kind(event)
-    keys = shifts[_KEYS].itertuples(index=False)
-    return shifts.assign(type=[kinds.get(tuple(key), "") for key in keys])
+            rows.append((talk.model_name, talk.session_id, int(event["turn"]), _kind(event)))
+    kinds = pd.DataFrame(rows, columns=[*_KEYS, "type"]).drop_duplicates(_KEYS, keep="last")
+    typed = shifts.drop(columns="type", errors="ignore").merge(kinds, on=_KEYS, how="left")
+    return shifts.assign(type=typed["type"].fillna("").tolist())
 
 
-def _with_watched(shifts: pd.DataFrame, run: str, convention: str) -> pd.DataFrame:
+def _with_watched(shifts: pd.DataFrame, request: _Request) -> pd.DataFrame:
     """Shifts with ``watched``, the replies that follow; reply 0 is that to the shift.
 
     The older convention counts replies from 1, up to the end.
     """
     if "watched" in shifts or shifts.empty:
         return shifts
-    turns = evaluate.read(run, "turns", convention)
+    turns = request.read("turns")
     ends = turns.groupby(["model", "session_id"])["turn"].max().rename("end").reset_index()
     end = shifts.merge(ends, on=["model", "session_id"], how="left")["end"]
     watched = (end - shifts["turn"] + 1).astype(int)
@@ -88,6 +110,7 @@ def _with_watched(shifts: pd.DataFrame, run: str, convention: str) -> pd.DataFra
 
 
 def _kind(event: Mapping[str, Any]) -> str:
+    """The type of a shift as logged, or the field that it leads to."""
     return str(event.get("type") or event.get("to_focus") or "")
 
 
@@ -115,33 +138,19 @@ def draw(run: str, *names: str, convention: str = "", systems: Sequence[str] = (
             print(registered.why_not(name, run, error))
 
 
-def _scores(run: str, convention: str) -> pd.DataFrame:
-    """The scores of a run as statistics take them."""
-    return statistics.stats_frame(evaluate.read(run, "results", convention))
-
-
-def _plan(plan: Plan | None, scores: pd.DataFrame, convention: str) -> Plan:
-    """The plan, or the movies' own where there is none."""
-    return plan or statistics.plan_for("movies", list(scores["system"].unique()), convention, scores)
-
-
-@TABLES.register("power")
-def _power(run: str, convention: str, plan: Plan | None) -> pd.DataFrame:
+def _power(request: _Request) -> pd.DataFrame:
     """Power of the plan's tests by effect and number of scenarios."""
-    name = evaluate.convention_of(run, convention)
-    scores = _scores(run, name)
-    return statistics.power_table(scores, _plan(plan, scores, name))
+    scores = request.scores()
+    return statistics.power_table(scores, request.plan_for(scores))
 
 
-@TABLES.register("paired_effects")
-def _paired_effects(run: str, convention: str, plan: Plan | None) -> pd.DataFrame:
+def _paired_effects(request: _Request) -> pd.DataFrame:
     """Paired differences in a plan's primary outcome, a row a contrast: a, b, diff, low and high (95 %).
 
     Read "higher minus lower". Contrasts that cannot be compared are left out; NoDataError where none is left.
     """
-    name = evaluate.convention_of(run, convention)
-    scores = _scores(run, name)
-    plan = _plan(plan, scores, name)
+    scores = request.scores()
+    plan = request.plan_for(scores)
     try:
         tests = stats.battery(scores, plan.changed(resamples=1)).declared
     except InputError as error:
@@ -157,27 +166,26 @@ def _paired_effects(run: str, convention: str, plan: Plan | None) -> pd.DataFram
             a, b, gap = b, a, gap.turned
         rows.append((a, b, *gap[:3], int(row["n"]), int(row["n_missing"])))
     table = pd.DataFrame(rows, columns=["a", "b", "diff", "low", "high", "n_sessions", "n_missing"])
-    facts = {"outcome": plan.primary_outcome, "smallest": plan.smallest_effect}
-    return table.assign(**facts, n_systems=scores["system"].nunique())
+    table["outcome"] = plan.primary_outcome
+    table["smallest"] = plan.smallest_effect
+    return table.assign(n_systems=scores["system"].nunique())
 
 
-@TABLES.register("judge_means")
-def _judge_means(run: str, convention: str, plan: Plan | None) -> pd.DataFrame:
+def _judge_means(request: _Request) -> pd.DataFrame:
     """Scores by the judges that count: mean and interval by system, in the run's order."""
-    if not judging.scores_of(run):
-        raise NoDataError(f"run {run!r} has no judge scores")
-    scores = judging.score_table(run)
+    if not judging.scores_of(request.run):
+        raise NoDataError(f"run {request.run!r} has no judge scores")
+    scores = judging.score_table(request.run)
     means = judging.headline(scores).rename(columns={"value": "mean"})
-    order = {name: index for index, name in enumerate(dict.fromkeys(scores["model"]))}
-    means["order"] = means["model"].map(order)
-    means = means.sort_values(["order", "construct"], ignore_index=True).drop(columns="order")
-    return means.assign(n_sessions=scores["session_id"].nunique())
+    order = list(dict.fromkeys(scores["model"]))
+    means = means.sort_values("construct", kind="stable")
+    means = means.sort_values("model", key=lambda names: names.map(order.index), kind="stable")
+    return means.reset_index(drop=True).assign(n_sessions=scores["session_id"].nunique())
 
 
-@TABLES.register("llm_calls")
-def _llm_calls(run: str, convention: str, plan: Plan | None) -> pd.DataFrame:
+def _llm_calls(request: _Request) -> pd.DataFrame:
     """Every call of a model: role, model, session, tokens, seconds, ``sent`` (neither failed nor cached)."""
-    log = call_log(run)
+    log = call_log(request.run)
     rows = []
     with safety.faults("a log of calls", log):
         for call in tables.read_jsonl(log) if log.exists() else ():
@@ -187,7 +195,7 @@ def _llm_calls(run: str, convention: str, plan: Plan | None) -> pd.DataFrame:
             row["sent"] = call["error"] is None and not call["cache_hit"]
             rows.append(row)
     if not rows:
-        raise NoDataError(f"run {run!r} called no language model")
+        raise NoDataError(f"run {request.run!r} called no language model")
     return pd.DataFrame(rows)
 
 
@@ -196,31 +204,28 @@ def call_log(run: str) -> Path:
     return paths.run_folder(simulate.STUDY, run) / "llm_calls.jsonl"
 
 
-@TABLES.register("sensitivity_weights")
-def _sensitivity_weights(run: str, convention: str, plan: Plan | None) -> pd.DataFrame:
+def _sensitivity_weights(request: _Request) -> pd.DataFrame:
     """How stable the ranking is over weights; NoDataError where a convention has no such parts."""
-    name = evaluate.convention_of(run, convention)
-    if layout.is_thesis(name):
-        raise NoDataError(f"convention {name!r} has no item TAS, whose weights these are")
-    return stability.weights(evaluate.read(run, "turns", name))
+    if layout.is_thesis(request.convention):
+        raise NoDataError(f"convention {request.convention!r} has no item TAS, whose weights these are")
+    return stability.weights(request.read("turns"))
 
 
-@TABLES.register("replies_at_risk")
-def _replies_at_risk(run: str, convention: str, plan: Plan | None) -> pd.DataFrame:
+def _replies_at_risk(request: _Request) -> pd.DataFrame:
     """The replies until recovery (:func:`at_risk`) of the run's arm "calm" where there is one.
 
     Insisting helps systems that miss what is scored. ``users`` says which; NoDataError without such tables.
     """
-    name = evaluate.convention_of(run, convention)
+    run = request.run
     calm = f"{run}-{CALM}"
-    scored = runs.entry(simulate.STUDY, calm, "evaluate").get("status") == "finished"
-    if scored and _simulated(calm).get("arm") == CALM:
+    is_scored = runs.entry(simulate.STUDY, calm, "evaluate").get("status") == "finished"
+    if is_scored and _simulated(calm).get("arm") == CALM:
         run = calm
     users = "Users of a log"
     insist = _simulated(run).get("insist")
     if insist is not None:
         users = "Users insist" if insist else "Users never insist"
-    table = at_risk(read(run, "turns", name), read(run, "shifts", name))
+    table = at_risk(read(run, "turns", request.convention), read(run, "shifts", request.convention))
     if table.empty:
         raise NoDataError("no shift whose number of answers is logged")
     return table.assign(users=users)
@@ -283,40 +288,45 @@ class ScoredView:
 VIEWS: Registry[ScoredView] = Registry("scored view")
 
 
-def _view(run: str, convention: str) -> ScoredView:
-    scored = evaluate.entry(run, convention)["parameters"]
+def _view(request: _Request) -> ScoredView:
+    scored = evaluate.entry(request.run, request.convention)["parameters"]
     if scored["scorer"] in VIEWS:
-        return VIEWS.get(scored["scorer"]).make(run, scored)
-    return ScoredView(run, scored)
+        return VIEWS.get(scored["scorer"]).make(request.run, scored)
+    return ScoredView(request.run, scored)
 
 
-@TABLES.register("roles")
-def _roles(run: str, convention: str, plan: Plan | None) -> pd.DataFrame:
+def _roles(request: _Request) -> pd.DataFrame:
     """Who takes part in a run and how it is scored, from its manifest: a row a role with its ``lines``."""
-    view = _view(run, convention)
-    means = evaluate.read(run, "model_metrics", convention)
-    systems = [str(name) for name in dict.fromkeys(means["model"])]
-    shown = systems
-    if len(systems) > _MOST:
-        shown = [*systems[: _MOST - 1], f"and {len(systems) - _MOST + 1} more"]
+    run = request.run
+    view = _view(request)
+    means = request.read("model_metrics")
+    systems = list(dict.fromkeys(means["model"].astype(str)))
     present = set(means["metric"])
     outcomes = [base.get(name).short for name in layout.outcomes(view.scored["name"]) if name in present]
     roles = {
         "catalogue": [_catalogue(run), f"{view.n_films():,} films"],
         "user": _user(run),
-        "system": shown,
+        "system": _first_systems(systems),
         "log": _log(run, view.words),
         "judge": _judges(runs.entry(simulate.STUDY, run, judge_records.STAGE)),
         "grounding": view.grounding(),
         "metrics": [view.scored["name"], *_wrapped(outcomes)],
         "statistics": view.words["paired" if paired_users(run) else "apart"],
     }
-    rows = [(role, "\n".join(lines)) for role, lines in roles.items()]
+    table = pd.DataFrame({"role": list(roles), "lines": map("\n".join, roles.values())})
     n_sessions = int((means["n"] + means["n_missing"]).max())
-    return pd.DataFrame(rows, columns=["role", "lines"]).assign(n_systems=len(systems), n_sessions=n_sessions)
+    return table.assign(n_systems=len(systems), n_sessions=n_sessions)
+
+
+def _first_systems(systems: list[str]) -> list[str]:
+    """The systems that a box has room for, and how many more there are."""
+    if len(systems) <= _MOST:
+        return systems
+    return [*systems[: _MOST - 1], f"and {len(systems) - _MOST + 1} more"]
 
 
 def _user(run: str) -> list[str]:
+    """Who words the users, and the seed of their plans."""
     settings = _simulated(run)
     if settings.get("imported"):
         return ["as in the logs"]
@@ -326,12 +336,11 @@ def _user(run: str) -> list[str]:
 
 def _log(run: str, words: Mapping[str, Any]) -> list[str]:
     """What the first dialogue of a run logs."""
-    wishes = shifts = False
-    for talk in simulate.iter_dialogues(run):
-        wishes = any("constraints" in pair.user.user_meta for pair in talk.pairs())
-        shifts = bool(talk.shift_turns())
-        break
-    return [words["constraints"][wishes], words["shifts"][shifts]]
+    talk = next(iter(simulate.iter_dialogues(run)), None)
+    if talk is None:
+        return [words["constraints"][False], words["shifts"][False]]
+    has_constraints = any("constraints" in pair.user.user_meta for pair in talk.pairs())
+    return [words["constraints"][has_constraints], words["shifts"][bool(talk.shift_turns())]]
 
 
 def _catalogue(run: str) -> str:
@@ -341,6 +350,7 @@ def _catalogue(run: str) -> str:
 
 
 def _judges(stage: Mapping[str, Any]) -> list[str]:
+    """The models that judged, if any."""
     if stage.get("status") != "finished":
         return ["none"]
     settings = stage["parameters"]
@@ -349,36 +359,39 @@ def _judges(stage: Mapping[str, Any]) -> list[str]:
     return [str(name) for name in settings.get("judges", [])] or ["not recorded"]
 
 
-def _wrapped(names: Sequence[str]) -> list[str]:
+def _wrapped(names: Iterable[str]) -> list[str]:
     """The first lines of a list of names, none of them broken."""
-    text = ", ".join(name.replace(" ", "\xa0") for name in names) + ","
+    unbroken = [name.replace(" ", "\xa0") for name in names]
+    text = ", ".join(unbroken) + ","
     lines = textwrap.wrap(text, _WIDE + 1, break_long_words=False, break_on_hyphens=False)
     return [line.rstrip(",").replace("\xa0", " ") for line in lines[:4]]
 
 
-@TABLES.register("catalogue_fields")
-def _catalogue_fields(run: str, convention: str, plan: Plan | None) -> pd.DataFrame:
+def _catalogue_fields(request: _Request) -> pd.DataFrame:
     """A row for each field of the catalogue as it was scored.
 
     ``coverage`` (share of films in [0, 1]), distinct ``values``, labels ``changed`` by cleaning, and whether
     users constrain it (``constraint``), change that (``shift``), texts are scored on it (``topic``), and
     users ask about it (``question``). ``steps`` is the preparation of the data set, boxes of lines.
     """
-    view = _view(run, convention)
-    frame = view.fields(_fields(evaluate.catalog_of(run), run))
-    return frame.assign(steps="\n\n".join(_steps(view, frame)))
+    view = _view(request)
+    frame = view.fields(_fields(evaluate.catalog_of(request.run), request.run))
+    boxes = map("\n".join, _boxes(view, frame))
+    return frame.assign(steps="\n\n".join(boxes))
 
 
 def _fields(catalog: Catalog, run: str) -> pd.DataFrame:
+    """The fields of a catalogue, and what users do with them."""
     path = paths.run_folder(simulate.STUDY, run) / "cleaning_report.csv"
     changed = Counter[str]()
     if path.is_file():
         with safety.faults("a report of cleaning", path):
-            changed.update(pd.read_csv(path, keep_default_na=False)["field"])
+            changed.update(tables.read_csv(path)["field"].fillna(""))
     rows = []
     for name, field in catalog.fields.items():
-        films = sum(bool(item.values[name]) for item in catalog.items)
-        row = {"field": name, "coverage": films / max(1, len(catalog)), "values": len(catalog.values(name))}
+        films = [item for item in catalog.items if item.values[name]]
+        coverage = len(films) / max(1, len(catalog))
+        row = {"field": name, "coverage": coverage, "values": len(catalog.values(name))}
         row["changed"] = changed[name]
         row["constraint"] = field.may_shift or field.goal
         row["shift"] = field.may_shift
@@ -388,48 +401,64 @@ def _fields(catalog: Catalog, run: str) -> pd.DataFrame:
     return pd.DataFrame(rows).assign(n_films=len(catalog))
 
 
-def _steps(view: ScoredView, frame: pd.DataFrame) -> list[str]:
+def _boxes(view: ScoredView, frame: pd.DataFrame) -> list[list[str]]:
     """The preparation of the data set, a box of lines each: source, cleaning, pools of values, use."""
-    values = dict(zip(frame["field"], frame["values"], strict=True))
-    words = values.get("plot", 0)
-    plots = f"{words:,} plot keywords" if words else "no plot keywords"
-    pools = [f"{name} {n:,}" for name, n in values.items() if name not in ("name", "plot")]
+    pools = []
+    words = "no plot keywords"
+    for name, n in zip(frame["field"], frame["values"], strict=True):
+        if name == "plot" and n:
+            words = f"{n:,} plot keywords"
+        elif name not in ("name", "plot"):
+            pools.append(f"{name} {n:,}")
     films = f"{int(frame['n_films'].iloc[0]):,} films"
-    boxes = [
+    return [
         ["Data set", *textwrap.wrap(_catalogue(view.run), _NARROW), films],
-        ["Preprocessing", *view.cleaning(frame), plots],
+        ["Preprocessing", *view.cleaning(frame), words],
         ["Attribute pools", *pools[:7]],
         view.use(),
     ]
-    return ["\n".join(box) for box in boxes]
 
 
-@TABLES.register("shift_events")
-def _shift_events(run: str, convention: str, plan: Plan | None) -> pd.DataFrame:
+def _shift_events(request: _Request) -> pd.DataFrame:
     """The shifts of a run's scenarios as logged: a row a type and turn with ``n``, a scenario counted once.
 
     Where the logs tell none, those detected, ``n`` a mean per system; else one row, n 0.
     """
-    counts, systems = Counter[tuple[str, int]](), Counter[str]()
-    seen = set[str]()
+    counts = Counter[tuple[str, int]]()
+    systems = Counter[str]()
+    sessions = set[str]()
     turns = 0
-    for talk in simulate.iter_dialogues(run):
+    for talk in simulate.iter_dialogues(request.run):
         systems[talk.model_name] += 1
         turns = max(turns, len(talk.pairs()))
-        if talk.session_id not in seen:
-            counts.update(
-                (_kind(event) or "unnamed", int(event.get("turn", 0))) for event in talk.shift_events
-            )
-        seen.add(talk.session_id)
+        if talk.session_id not in sessions:
+            counts.update(_logged_shifts(talk))
+        sessions.add(talk.session_id)
     rows: list[tuple[str, int, float]] = [(*shift, n) for shift, n in sorted(counts.items())]
     if not rows:
-        detected = evaluate.read(run, "shifts", convention)["turn"].value_counts().sort_index()
+        detected = request.read("shifts")["turn"].value_counts().sort_index()
         rows = [(DETECTED, turn, n / len(systems)) for turn, n in detected.items()]
     frame = pd.DataFrame(rows or [("", 1, 0)], columns=["type", "turn", "n"])
-    return frame.assign(
-        n_systems=len(systems),
-        n_sessions=max(systems.values(), default=0),
-        paired=paired_users(run),
-        n_turns=turns,
-        systems="\n".join(systems),
-    )
+    frame["n_systems"] = len(systems)
+    frame["n_sessions"] = max(systems.values(), default=0)
+    frame["paired"] = paired_users(request.run)
+    frame["n_turns"] = turns
+    return frame.assign(systems="\n".join(systems))
+
+
+def _logged_shifts(talk: Dialogue) -> list[tuple[str, int]]:
+    """The type and turn of every shift of a session."""
+    return [(_kind(event) or "unnamed", int(event.get("turn", 0))) for event in talk.shift_events]
+
+
+_MAKERS: Mapping[str, Callable[[_Request], pd.DataFrame]] = {
+    "power": _power,
+    "paired_effects": _paired_effects,
+    "judge_means": _judge_means,
+    "llm_calls": _llm_calls,
+    "sensitivity_weights": _sensitivity_weights,
+    "replies_at_risk": _replies_at_risk,
+    "roles": _roles,
+    "catalogue_fields": _catalogue_fields,
+    "shift_events": _shift_events,
+}

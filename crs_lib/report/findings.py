@@ -4,12 +4,16 @@ Notebook 05 prints them, the report opens with them, and the README quotes those
 """
 
 import re
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from crs_lib import evaluate, stats
 from crs_lib.core import paths, tables
+from crs_lib.core.text import shorten
 from crs_lib.figures.base import recovered_by
 from crs_lib.metrics import base
 from crs_lib.metrics.gain import ABLE
@@ -21,8 +25,70 @@ from crs_lib.stats.estimate import EQUIVALENT, HIGHER, LOWER, NOT_COMPARED, sign
 ORACLE = "oracle"  # knows the constraints: the mark that others are held against
 HORIZON = 3  # replies within which recovery is told
 SMALLEST = 0.05  # costs up to this are called small, where the interval shows it
+MOST_FAILED = 0.1  # of a system's sessions: above it there is no verdict
+_LONGEST = 160  # characters of a message
 _AT = {"system": "model", "scenario": "session_id"}
 _ARMS = ["straight_gain", "shift_cost"]
+
+
+class Failed(NamedTuple):
+    """The sessions of a system that failed, those that were asked for, and the three commonest messages."""
+
+    system: str
+    failed: int
+    sessions: int
+    messages: tuple[str, ...]
+
+    @property
+    def too_many(self) -> bool:
+        """Whether more than a tenth failed, so that there is no verdict."""
+        return self.failed > MOST_FAILED * self.sessions
+
+    @property
+    def sentence(self) -> str:
+        """What is said of them first."""
+        share = f"{self.failed} of {self.sessions} sessions of {self.system} failed"
+        if not self.too_many:
+            return f"{share}, scored as silent from there. Commonest: {'; '.join(self.messages)}."
+        cure = "more than a tenth: no verdict on it, mend this first. Commonest"
+        return f"{share}, {cure}: {'; '.join(self.messages)}."
+
+
+def failures(results: pd.DataFrame) -> list[Failed]:
+    """The failures of every system that has any, from the session scores of a run."""
+    rows = []
+    for system, details in results.groupby("model", sort=False)["detail"]:
+        messages = Counter[str]()
+        for detail in details:
+            if detail.get("failed"):
+                message = " ".join(str(detail["failed"]).split())
+                messages[shorten(message, _LONGEST)] += 1
+        commonest = [f"{message} ({n})" for message, n in messages.most_common(3)]
+        if messages:
+            rows.append(Failed(str(system), messages.total(), len(details), tuple(commonest)))
+    return rows
+
+
+def missing(results: pd.DataFrame, metric: str) -> dict[str, str]:
+    """Why sessions of each system have no value of a metric, as "3 no primary window, 1 failed"."""
+    reasons: dict[str, Counter[str]] = {}
+    lacking = results[results[metric].isna()]
+    for row in lacking[["model", "detail"]].to_dict("records"):
+        reasons.setdefault(str(row["model"]), Counter())[_reason(row["detail"], metric)] += 1
+    words = {}
+    for system, counts in reasons.items():
+        parts = [f"{n} {reason}" for reason, n in counts.most_common()]
+        words[system] = ", ".join(parts)
+    return words
+
+
+def _reason(detail: Mapping[str, Any], metric: str) -> str:
+    """Why a session has no value of a metric."""
+    if detail.get("failed"):
+        return "failed"
+    if base.get(metric).primary:
+        return str(detail.get("cost_undefined") or "undefined")
+    return "undefined"
 
 
 def after_change(results: pd.DataFrame) -> str:

@@ -24,7 +24,7 @@ _COLUMNS = "convention model metric mean low high n n_missing".split()
 PUBLISHED: Registry[Figures] = Registry("published figures")
 
 
-def outcomes_of(run: str, convention: str) -> list[str]:
+def _outcomes_of(run: str, convention: str) -> list[str]:
     """The outcomes that are tested: the convention's, then judges' constructs; those that have a value."""
     means = evaluate.read(run, "model_metrics", convention)
     present = set(means.loc[means["mean"].notna(), "metric"])
@@ -38,7 +38,7 @@ def write_tables(run: str, convention: str = "") -> list[Path]:
     """
     name = evaluate.convention_of(run, convention)
     scores = statistics.stats_frame(evaluate.read(run, "results", name))
-    tested = outcomes_of(run, name)
+    tested = _outcomes_of(run, name)
     folder = evaluate.folder_of(run, name)
     best = best_systems(run, name)
     tables.write_csv(folder / "anova.csv", stats.anova_table(scores, tested))
@@ -56,7 +56,7 @@ def best_systems(run: str, convention: str) -> pd.DataFrame:
     means = evaluate.read(run, "model_metrics", convention)
     published = published_figures(run, convention, set(means["model"]))
     rows = []
-    for metric in outcomes_of(run, convention):
+    for metric in _outcomes_of(run, convention):
         lower = layout.lower(metric)
         part = means[(means["metric"] == metric) & means["mean"].notna()]
         first, *others = part.sort_values("mean", ascending=lower, kind="stable").to_dict("records")

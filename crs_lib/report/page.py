@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -13,12 +14,15 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from crs_lib import figures
+from crs_lib.core import tables
 from crs_lib.figures import base as registered
 from crs_lib.figures import style
+from crs_lib.stats.estimate import signed
 
 DPI = 150
+MISSING = "–"  # in every table
 _FOLDER = Path(__file__).resolve().parent
-_LONG = 60  # characters
+_LONG = 30  # characters of a cell that asks for room
 
 
 class Link(NamedTuple):
@@ -44,7 +48,7 @@ class Section(NamedTuple):
     body: str
 
 
-class Cell(NamedTuple):
+class _Cell(NamedTuple):
     """A table cell as it is drawn: its text and style, where it leads, and what stands under the text."""
 
     text: str
@@ -53,7 +57,7 @@ class Cell(NamedTuple):
     ends: str | None = None
 
 
-class Figure(NamedTuple):
+class _Figure(NamedTuple):
     """A figure inside a page: a PNG in base 64, its caption as text form, and its data as CSV in base 64."""
 
     name: str
@@ -74,8 +78,8 @@ def _environment() -> Environment:
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(checksum=checksum, inert=inert, rows=_rows)
-    environment.tests["numeric_column"] = pd.api.types.is_numeric_dtype
+    environment.filters.update(checksum=_checksum, inert=_inert, rows=_rows)
+    environment.tests["numeric_column"] = _is_numeric
     return environment
 
 
@@ -101,13 +105,13 @@ def render(
     return page.render(title=title, css=css, js=Markup(script), allow=Markup(allow), **facts)
 
 
-def checksum(text: str) -> Markup:
+def _checksum(text: str) -> Markup:
     """The text of an inline script or style as a source of a Content-Security-Policy: its SHA-256."""
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return Markup("'sha256-{}'").format(digest)
 
 
-def inert(data: Mapping[str, Any]) -> Markup:
+def _inert(data: Mapping[str, Any]) -> Markup:
     """Data as JSON in an element that never runs, which nothing in it can close."""
     text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     return Markup(text)
@@ -190,9 +194,9 @@ def figure(name: str, *frames: pd.DataFrame, data: pd.DataFrame | None = None) -
     ``data`` is what it shows, to be downloaded as CSV.
     """
     picture = style.data(figures.make(name, *frames), "png", DPI)
-    csv = "" if data is None else _encoded(data.to_csv(index=False).encode())
+    csv = "" if data is None else _encoded(tables.csv_of(data).encode())
     caption = registered.caption(name, *frames)
-    return _block("figure", Figure(name, registered.title(name), _encoded(picture), caption, csv))
+    return _block("figure", _Figure(name, registered.title(name), _encoded(picture), caption, csv))
 
 
 def _encoded(data: bytes) -> str:
@@ -204,30 +208,56 @@ def verbatim(text: str) -> Markup:
     return Markup("<pre>{}</pre>").format(text)
 
 
-def _rows(frame: pd.DataFrame) -> Iterator[list[Cell]]:
+def _rows(frame: pd.DataFrame) -> Iterator[tuple[_Cell, ...]]:
     """The cells of a table, row by row."""
-    kinds = []
-    for name in frame:
-        kinds.append("value" if pd.api.types.is_numeric_dtype(frame[name]) else "")
-    for row in frame.itertuples(index=False, name=None):
-        yield [cell(value, kind) for value, kind in zip(row, kinds, strict=True)]
+    columns = []
+    for number in range(frame.shape[1]):
+        columns.append(_cells(frame.iloc[:, number]))
+    return zip(*columns, strict=True)
 
 
-def cell(value: object, kind: str = "") -> Cell:
-    """A value as a table cell: floats with three decimals, a dash for what is missing."""
+def _is_numeric(column: "pd.Series[Any]") -> bool:
+    return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+
+
+def _cells(column: "pd.Series[Any]") -> list[_Cell]:
+    """The cells of a column: numbers to the right, whole ones where all are whole."""
+    kind = ""
+    places = 3
+    if _is_numeric(column):
+        kind = "value"
+        present = column.dropna().astype(float)
+        if (present == present.round()).all():
+            places = 0
+    return [_cell_of(value, kind, places) for value in column]
+
+
+def _cell_of(value: object, kind: str, places: int) -> _Cell:
     if isinstance(value, Link):
-        return Cell(value.text, kind, address=value.address)
+        return _Cell(value.text, kind, address=value.address)
     if isinstance(value, Mean):
-        ends = "" if pd.isna(value.low) else f"{_text(value.low)} to {_text(value.high)}"
-        return Cell(_text(value.mean), kind, ends=ends)
-    if not kind and isinstance(value, str) and len(value) > _LONG:
+        ends = ""
+        if not pd.isna(value.low):
+            ends = f"{_text(value.low)} to {_text(value.high)}"
+        return _Cell(_text(value.mean), kind, ends=ends)
+    text = _text(value, places)
+    if not kind and len(text) > _LONG:
         kind = "long"
-    return Cell(_text(value), kind)
+    return _Cell(text, kind)
 
 
-def _text(value: object) -> str:
+def _text(value: object, places: int = 3) -> str:
+    """A value as it is printed; a dash for what is missing."""
     if value is None or value is pd.NA or value is pd.NaT:
-        return "–"
-    if isinstance(value, float):
-        return "–" if pd.isna(value) else f"{value:z.3f}".replace("-", "−")
-    return str(value)
+        return MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return signed(value, 0)
+    if not isinstance(value, float):
+        return str(value)
+    if math.isnan(value):
+        return MISSING
+    if value.is_integer() and abs(value) >= 10:
+        places = 0
+    return signed(value, places)

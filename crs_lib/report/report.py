@@ -4,7 +4,6 @@ Figures are inside the page, so it can be sent as one file; only the links to th
 sections are registered: a client adds one of its own with :data:`SECTIONS`.
 """
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -24,8 +23,8 @@ from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.notebooks.look import heading
 from crs_lib.report import figure_tables, findings, statistics
-from crs_lib.report import tables as views
 from crs_lib.report.page import Link, Mean, Section, bullets, document, figure, quiet, subheading, table
+from crs_lib.stats.estimate import signed
 from crs_lib.stats.plan import Plan
 
 _FIRST = ("ability_adaptation", "leaderboard")  # the figures that a reader sees first
@@ -61,16 +60,23 @@ class Report:
             self._tables[name] = figure_tables.read(self.run, name, self.convention, self.plan)
         return self._tables[name]
 
+    def means_table(self, means: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
+        """Systems by metrics, a mean with its interval a cell; None where a metric has none."""
+        rows: dict[str, dict[str, object]] = {name: {"system": name} for name in self.systems}
+        for mean in means[means["metric"].isin(metrics)].itertuples():
+            rows[str(mean.model)][label(str(mean.metric))] = Mean(mean.mean, mean.low, mean.high)
+        return pd.DataFrame(rows.values(), columns=["system", *map(label, metrics)])
+
     def figures(self, names: Sequence[str]) -> Markup:
         """The figures that the run has data for, as PNGs inside the page; the caption is their text form."""
-        drawn = []
+        parts = []
         for name in names:
             try:
                 frames = [self.table(table) for table in figures.FIGURES.get(name).facts["tables"]]
-                drawn.append(figure(name, *frames))
+                parts.append(figure(name, *frames))
             except NoDataError:
                 continue
-        return Markup("\n").join(drawn)
+        return Markup("\n").join(parts)
 
     def lead(self) -> str:
         """One sentence: systems, users, sessions and convention."""
@@ -103,23 +109,31 @@ def write(run: str, plan: str = "movies", convention: str = "") -> Path:
 
 @SECTIONS.register("findings", title="Findings", place=1)
 def _findings(report: Report) -> str:
-    """The sentences with which notebook 05 ends, from the same tables."""
+    """What failed first; then the sentences with which notebook 05 ends, from the same tables."""
     units = "scenarios are resampled as pairs" if report.paired else "systems are independent samples"
-    sentences = findings.summary(report.run, report.convention)
+    sentences = [row.sentence for row in findings.failures(report.results)]
+    sentences += findings.summary(report.run, report.convention)
+    sentences += evaluate.memory_sentences(report.run, report.convention)
     return quiet(f"Each with its 95 % interval; {units}.") + bullets(sentences)
 
 
 @SECTIONS.register("scores", title="Scores", place=2)
 def _scores(report: Report) -> str:
     """The outcomes of the plan, best system first, behind the first figures."""
-    names = report.plan.outcomes
-    scores = views.scoreboard(report.means, names).set_axis(["system", *map(label, names)], axis=1)
-    scores[scores.columns[1:]] = scores[scores.columns[1:]].map(_signs)
+    first = report.plan.primary_outcome
+    scores = report.means_table(report.means, report.plan.outcomes)
+    means = report.means[report.means["metric"] == first].set_index("model")["mean"]
+    lower = first in report.plan.lower_is_better
+    order = scores["system"].map(means).sort_values(ascending=lower, kind="stable").index
     note = "Mean with 95 % interval, scenarios resampled; best first by the first column."
-    labels = [base.get(name).label for name in report.means["metric"].unique()]
-    if any(base.DAGGER in text for text in labels):
+    if any(base.DAGGER in base.get(name).label for name in report.means["metric"].unique()):
         note += f" {base.DAGGER_NOTE}."
-    return report.figures(_FIRST) + quiet(note) + table(scores)
+    body = report.figures(_FIRST) + quiet(note) + table(scores.loc[order])
+    answered = report.folder / evaluate.ANSWERED
+    if answered.is_file():
+        finished = report.means_table(tables.read_csv(answered), report.plan.outcomes)
+        body += subheading("Without the sessions that failed") + table(finished.loc[order])
+    return body
 
 
 @SECTIONS.register("conclusions", title="Conclusions", place=3)
@@ -130,24 +144,22 @@ def _conclusions(report: Report) -> str:
     if len(report.systems) < 2:
         return quiet("No tests: they compare systems, and the run has one.") + declared
     battery = report.battery
-    margin = (
+    smallest = (
         f"The smallest difference in {label(plan.primary_outcome)} that matters is {plan.smallest_effect:g}."
     )
     parts = [
-        quiet(f"The verdict on each declared contrast, from the tests of the plan. {margin}"),
+        quiet(f"The verdict on each declared contrast, from the tests of the plan. {smallest}"),
         bullets(statistics.contrast_sentences(battery)),
         declared,
-        subheading("Declared contrasts"),
-        table(_headed(statistics.confirmatory(battery.pairwise))),
-        subheading("All systems at once"),
-        table(_headed(statistics.tidy(battery.omnibus))),
-        subheading("Ranks"),
-        quiet("Systems that share a letter are not shown to differ."),
-        table(_headed(statistics.tidy(battery.leaderboard))),
-        subheading("What the tests assume"),
-        table(_headed(statistics.tidy(battery.assumptions))),
-        subheading("What so many scenarios can show"),
-        table(_headed(statistics.power_by_contrast(battery.power))),
+        _titled("Declared contrasts", statistics.confirmatory(battery.pairwise)),
+        _titled("All systems at once", statistics.tidy(battery.omnibus)),
+        _titled(
+            "Ranks",
+            statistics.tidy(battery.leaderboard),
+            note="Systems that share a letter are not shown to differ.",
+        ),
+        _titled("What the tests assume", statistics.tidy(battery.assumptions)),
+        _titled("What so many scenarios can show", statistics.power_by_contrast(battery.power)),
     ]
     return Markup().join(parts)
 
@@ -155,19 +167,14 @@ def _conclusions(report: Report) -> str:
 @SECTIONS.register("judges", title="Judges", place=4)
 def _judges(report: Report) -> str:
     """Judge means with their numbers of sessions, and how far judges agree; nothing without judges."""
-    judged = report.means[report.means["metric"].isin(CONSTRUCTS)]
-    if judged.empty:
+    means = report.means[report.means["metric"].isin(CONSTRUCTS)]
+    if means.empty:
         return ""
-    means = judged[["model", "metric", "mean", "low", "high", "n", "n_missing", "mark"]]
+    means = means[["model", "metric", "mean", "low", "high", "n", "n_missing", "mark"]]
     means = means.rename(columns={"model": "system", "metric": "construct", "n_missing": "missing"})
-    reliability = judging.reliability_of(report.run)
-    parts = [
-        quiet("Means over sessions; n counts sessions with a score, the others are missing, never 0."),
-        table(_headed(statistics.tidy(means))),
-        subheading("Reliability of the judges"),
-        table(_headed(statistics.tidy(reliability))),
-    ]
-    return Markup().join(parts)
+    note = quiet("Means over sessions; n counts sessions with a score, the others are missing, never 0.")
+    reliability = statistics.tidy(judging.reliability_of(report.run))
+    return note + table(_headed(statistics.tidy(means))) + _titled("Reliability of the judges", reliability)
 
 
 @SECTIONS.register("sessions", title="Sessions to read", place=5)
@@ -176,41 +183,45 @@ def _sessions(report: Report) -> str:
     outcome = report.plan.primary_outcome
     rows = []
     for system, sessions in report.results.groupby("model", sort=False):
-        ranked = sessions[sessions[outcome].notna()].sort_values([outcome, "session_id"], kind="stable")
-        links: list[Link | None] = [None, None, None]
-        if len(ranked):
-            links = [_link(str(system), ranked.iloc[k], outcome) for k in (0, len(ranked) // 2, -1)]
-        rows.append([system, *links])
+        scored = sessions[sessions[outcome].notna()].sort_values([outcome, "session_id"], kind="stable")
+        row: dict[str, object] = {"system": system, "lowest": None, "middle": None, "highest": None}
+        if len(scored):
+            row["lowest"] = _link(scored.iloc[0], outcome)
+            row["middle"] = _link(scored.iloc[len(scored) // 2], outcome)
+            row["highest"] = _link(scored.iloc[-1], outcome)
+        rows.append(row)
     note = f"By {label(outcome)}. Averages hide what a system does; read some sessions before trusting them."
     if not (report.folder / "trace" / "index.html").is_file():
         note += f" The links need the trace: python -m crs_lib show trace --run {report.run}"
-    return quiet(note) + table(pd.DataFrame(rows, columns=["system", "lowest", "middle", "highest"]))
+    return quiet(note) + table(pd.DataFrame(rows))
 
 
 @SECTIONS.register("figures", title="Figures", place=6)
 def _figures(report: Report) -> str:
     """Every other figure, those without results last."""
     names = [name for name in registered.names(simulate.STUDY) if name not in _FIRST]
-    diagrams = [name for name in names if set(figures.FIGURES.get(name).facts["tables"]) <= _DESIGN]
-    results = [name for name in names if name not in diagrams]
-    drawn = report.figures([*results, *diagrams])
-    return drawn or quiet("The run has too little data for any figure.")
+    names.sort(key=lambda name: set(figures.FIGURES.get(name).facts["tables"]) <= _DESIGN)
+    return report.figures(names) or quiet("The run has too little data for any figure.")
 
 
 @SECTIONS.register("metrics", title="All metrics", place=7)
 def _metrics(report: Report) -> str:
-    """Every metric of every system, and in how many sessions it is undefined."""
-    means = report.means.copy()
-    means["shown"] = list(itertools.starmap(Mean, means[["mean", "low", "high"]].to_numpy().tolist()))
-    wide = means.pivot_table(index="metric", columns="model", values="shown", aggfunc="first", sort=False)
-    shown = wide[report.systems].rename(index=label).rename_axis(columns=None).reset_index()
+    """Every metric of every system, in how many sessions it is undefined, and why."""
+    names = list(dict.fromkeys(report.means["metric"]))
+    by_system = report.means_table(report.means, names).set_index("system")
+    by_metric = by_system.T.rename_axis("metric").reset_index()
     note = quiet("Mean with 95 % interval. What is undefined is left out and counted, never zero.")
-    gaps = means.loc[means["n_missing"] > 0, ["metric", "model", "n", "n_missing"]]
-    if gaps.empty:
-        return note + table(shown)
-    gaps["metric"] = gaps["metric"].map(label)
-    gaps.columns = pd.Index(["metric", "system", "sessions with a value", "without"])
-    return note + table(shown) + subheading("Undefined in some sessions") + table(gaps)
+    rows = []
+    for name in names:
+        reasons = findings.missing(report.results, name) if name in report.results else {}
+        for mean in report.means[report.means["metric"] == name].itertuples():
+            if mean.n_missing:
+                rows.append([label(name), mean.model, mean.n, mean.n_missing, reasons.get(str(mean.model))])
+    shown = note + table(by_metric)
+    if not rows:
+        return shown
+    columns = ["metric", "system", "sessions with a value", "without", "because"]
+    return shown + _titled("Undefined in some sessions", pd.DataFrame(rows, columns=columns))
 
 
 @SECTIONS.register("meaning", title="What the metrics mean", place=8)
@@ -236,22 +247,24 @@ def _made(report: Report) -> str:
         if not name.startswith("evaluate"):  # whose parameters are a convention
             settings.update(stage.get("parameters", {}))
         files = pd.DataFrame(stage.get("outputs", {}).items(), columns=["file", "sha256"])
-        parts += [subheading(name), table(_flat(settings)), table(files)]
+        parts += [_titled(name, _flat(settings)), table(files)]
     code = manifest.get("code") or {}
     packages = {"code": code.get("commit", "unknown"), "changed since": code.get("dirty", "unknown")}
     packages.update(manifest.get("packages", {}))
-    return Markup().join([*parts, subheading("Code and packages"), table(_flat(packages))])
+    parts.append(_titled("Code and packages", _flat(packages)))
+    return Markup().join(parts)
 
 
 def _began(stage: tuple[str, Mapping[str, Any]]) -> tuple[str, str]:
+    """When a stage began, and its name."""
     name, facts = stage
     return facts.get("started", ""), name
 
 
-def _link(system: str, row: "pd.Series[Any]", outcome: str) -> Link:
+def _link(session: "pd.Series[Any]", outcome: str) -> Link:
     """A session in the trace, named with its score."""
-    address = urlencode({"session": row["session_id"], "model": system})
-    return Link(_signs(f"{row['session_id']} ({row[outcome]:.2f})"), f"trace/index.html#{address}")
+    address = urlencode({"session": session["session_id"], "model": session["model"]})
+    return Link(f"{session['session_id']} ({signed(session[outcome])})", f"trace/index.html#{address}")
 
 
 def label(metric: str) -> str:
@@ -261,18 +274,21 @@ def label(metric: str) -> str:
     return facts.label.replace(facts.short, words, 1).replace(f" {base.DAGGER}", f"\u00a0{base.DAGGER}")
 
 
+def _titled(title: str, frame: pd.DataFrame, note: str = "") -> Markup:
+    """A heading, a note if there is one, and a table."""
+    parts = [subheading(title)]
+    if note:
+        parts.append(quiet(note))
+    parts.append(table(_headed(frame)))
+    return Markup().join(parts)
+
+
 def _headed(frame: pd.DataFrame) -> pd.DataFrame:
-    """A table of statistics as a person reads it: columns in words, numbers to the right."""
+    """A table as a person reads it: columns in words, numbers to the right."""
     shown = frame.infer_objects()
     if "outcome" in shown:
-        names = [label(name) if name in base.METRICS else name for name in shown["outcome"]]
-        shown["outcome"] = names
+        shown["outcome"] = [label(name) if name in base.METRICS else name for name in shown["outcome"]]
     return shown.rename(columns=heading)
-
-
-def _signs(text: str) -> str:
-    """Numbers in a text with true minus signs, and none before a zero."""
-    return text.replace("-0.000", "0.000").replace("-", "−")
 
 
 def _flat(settings: Mapping[str, Any]) -> pd.DataFrame:
@@ -284,9 +300,10 @@ def _flat(settings: Mapping[str, Any]) -> pd.DataFrame:
 def in_words(value: Any, empty: str = "none") -> str:
     """A setting's value as a table or an axis shows it; ``empty`` stands for a group without entries."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {in_words(part)}" for name, part in value.items()) or empty
+        parts = [f"{name} {in_words(part)}" for name, part in value.items()]
+        return ", ".join(parts) or empty
     if isinstance(value, list | tuple):
-        return ", ".join(in_words(part) for part in value) or "none"
+        return ", ".join(map(in_words, value)) or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

@@ -140,7 +140,7 @@ const crsSession = (() => {
       el("span", { class: "name" }, label(metric) + arrow), " ", el("b", { class: value === null ? "quiet" : "" }, shown(value)));
   }
 
-  const HEAD = ["item_tas", "satisfaction_corrected", "novelty", "topic_interference_leakage", "topic_adaptation_score"];
+  const HEAD = ["normalised_gain", "item_tas", "novelty", "topic_interference_leakage", "topic_adaptation_score"];
 
   function scores(index, turn) {
     const all = index.turn_metrics.map((metric, i) => [metric, turn.scores[i]]);
@@ -228,7 +228,7 @@ const crsSession = (() => {
 
   function timeline(index, session, metric, jump) {
     const place = index.turn_metrics.findIndex((m) => m.name === metric);
-    const at = place < 0 ? 0 : place;
+    const at = place < 0 ? Math.max(0, index.turn_metrics.findIndex((m) => m.name === "normalised_gain")) : place;
     const short = label(index.turn_metrics[at]);
     const values = session.turns.map((t) => t.scores[at]);
     const known = values.filter((v) => v !== null);
@@ -258,7 +258,7 @@ const crsSession = (() => {
     const look = index.models.find((m) => m.name === session.model);
     const shifts = session.turns.filter((t) => t.shift).length;
     const all = index.session_metrics.map((m) => [m, row < 0 ? null : index.scores[m.name][row]]);
-    const chosen = [...new Set(["item_tas", "satisfaction_corrected", "item_recovery_rate", "topic_adaptation_score", metric])];
+    const chosen = [...new Set(["normalised_gain", "gain_after_change", "shift_cost", "topic_adaptation_score", metric])];
     const head = chosen.flatMap((name) => all.filter(([m]) => m.name === name));
     return el("div", { class: "heading" },
       el("h2", {}, el("i", { class: "dot", style: `background:${look ? paint(look.colour) : "gray"}` }), session.model,

@@ -40,11 +40,12 @@ def script(call: str, *values: object) -> bytes:
 
 def _lean(record: Row) -> Json:
     """The record without keys whose value is empty or False; a zero stays: it is a value."""
-    lean = {}
+    full = {}
     for name, value in record.items():
-        if value is not None and value is not False and value not in ("", [], {}):
-            lean[name] = value
-    return lean
+        empty = value is None or value is False or value in ("", [], {})
+        if not empty:
+            full[name] = value
+    return full
 
 
 class Stretch(NamedTuple):
@@ -60,31 +61,40 @@ class Stretch(NamedTuple):
         """``[field]`` where the value is the text, else ``[field, value]``, with the reason as third."""
         if self.rejected:
             return [self.field, self.value, self.rejected]
-        return [self.field] if self.value == text else [self.field, self.value]
+        if self.value == text:
+            return [self.field]
+        return [self.field, self.value]
 
 
 def pieces(text: str, stretches: Iterable[Stretch]) -> list[Any]:
     """The text cut where findings begin and end: strings, and ``[string, [finding, …]]``; overlaps count."""
-    inside = [stretch for stretch in stretches if 0 <= stretch.start < stretch.end <= len(text)]
+    inside = []
     cuts = {0, len(text)}
-    for stretch in inside:
-        cuts.update((stretch.start, stretch.end))
+    for stretch in stretches:
+        if 0 <= stretch.start < stretch.end <= len(text):
+            inside.append(stretch)
+            cuts |= {stretch.start, stretch.end}
     parts: list[Any] = []
     for start, end in itertools.pairwise(sorted(cuts)):
         part = text[start:end]
-        over = [one.shown(part) for one in inside if one.start <= start and end <= one.end]
-        parts.append([part, over] if over else part)
+        findings = []
+        for stretch in inside:
+            if stretch.start <= start and end <= stretch.end:
+                findings.append(stretch.shown(part))
+        parts.append([part, findings] if findings else part)
     return parts
 
 
 def _constraint_list(constraints: object) -> list[Constraint]:
     """Constraints as ``[field, value]``, one entry a value; an empty list where there are none."""
+    entries: list[Constraint] = []
     if not isinstance(constraints, Mapping):
-        return []
-    entries = []
+        return entries
     for name, value in constraints.items():
         values = value if isinstance(value, list | tuple) else [value]
-        entries += [[str(name), str(single)] for single in values if single not in (None, "")]
+        for single in values:
+            if single not in (None, ""):
+                entries.append([str(name), str(single)])
     return entries
 
 
@@ -101,19 +111,19 @@ class SessionView:
         self, dialogue: Dialogue, turns: Sequence[Row], shifts: Sequence[Row], judge: Row | None = None
     ) -> Json:
         """A session: who, what it wanted, its turns. ``turns`` and ``shifts`` are its scored rows."""
-        scores = {int(row["turn"]): row for row in turns}
-        shift_scores = {int(row["turn"]): row for row in shifts}
-        events = {int(event["turn"]): event for event in dialogue.shift_events if "turn" in event}
+        turn_scores = _by_turn(turns)
+        shift_scores = _by_turn(shifts)
+        events = _by_turn(event for event in dialogue.shift_events if "turn" in event)
         history = _History()
-        shown = []
+        records = []
         for pair in dialogue.pairs():
             shift = _shift(pair, events.get(pair.turn), shift_scores.get(pair.turn, {}))
-            shown.append(self._turn(pair, shift, scores.get(pair.turn, {}), history))
+            records.append(self._turn(pair, shift, turn_scores.get(pair.turn, {}), history))
         return {
             "id": dialogue.session_id,
             "model": dialogue.model_name,
             "genre": dialogue.true_genre or "",
-            "turns": shown,
+            "turns": records,
             "judge": _judge_notes(judge),
         }
 
@@ -130,10 +140,11 @@ class SessionView:
         for match in grounder.audit(text):
             stretches.append(Stretch(match.start, match.end, match.field, match.value, match.rejected))
         for title in grounder.titles(text):
-            stretches.append(Stretch(title.start, title.end, TITLE, self.catalog.items[title.item].title))
+            film = self.catalog.items[title.item]
+            stretches.append(Stretch(title.start, title.end, TITLE, film.title))
         return pieces(text, stretches)
 
-    def _turn(self, pair: Pair, shift: Json | None, row: Row, history: "_History") -> Json:
+    def _turn(self, pair: Pair, shift: Json | None, scores: Row, history: "_History") -> Json:
         user, log = pair.user.user_meta, pair.system.meta
         constraints = _constraint_list(user.get("constraints"))
         avoid = _constraint_list(user.get("avoid"))
@@ -148,12 +159,12 @@ class SessionView:
             "believes": _constraint_list(log.get("constraints")),
             "shift": shift,
             "films": self._films(pair, constraints, avoid, history),
-            "unknown": [str(title) for title in log.get("hallucinated_titles") or ()],
+            "unknown": _texts(log, "hallucinated_titles"),
             "calls": [_tool_call(call) for call in log.get("tool_calls") or ()],
-            "scores": [number(row.get(name)) for name in self.metrics],
-            "undefined": str(row.get("undefined") or ""),
-            "missing": [str(key) for key in row.get("missing_concepts", ())],
-            "added": [str(key) for key in row.get("hallucinated_concepts", ())],
+            "scores": [number(scores.get(name)) for name in self.metrics],
+            "undefined": str(scores.get("undefined") or ""),
+            "missing": _texts(scores, "missing_concepts"),
+            "added": _texts(scores, "hallucinated_concepts"),
         }
         return _lean(record)
 
@@ -162,7 +173,7 @@ class SessionView:
     ) -> list[Json]:
         """The films of a reply: the constraints each meets, what it has that was dropped or is not wanted."""
         excluded = self._coded(avoid)
-        history.turn(self._coded(constraints), excluded)
+        history.go_on(self._coded(constraints), excluded)
         codes = [self._code(constraint) for constraint in constraints]
         films = []
         for item in self.scorer.items(pair):
@@ -206,7 +217,7 @@ class _History:
         self.dropped: dict[int, Constraint] = {}
         self.seen: set[int] = set()
 
-    def turn(self, constraints: dict[int, Constraint], excluded: dict[int, Constraint]) -> None:
+    def go_on(self, constraints: dict[int, Constraint], excluded: dict[int, Constraint]) -> None:
         """Go on to a turn: what was a constraint or excluded before, and is no constraint now, is dropped.
 
         That is what the score of leakage counts.
@@ -214,6 +225,16 @@ class _History:
         before = {**self.dropped, **self.constraints, **excluded}
         self.dropped = {code: entry for code, entry in before.items() if code not in constraints}
         self.constraints = constraints
+
+
+def _by_turn(rows: Iterable[Row]) -> dict[int, Row]:
+    """Rows by the number of their turn."""
+    return {int(row["turn"]): row for row in rows}
+
+
+def _texts(row: Row, name: str) -> list[str]:
+    """The texts of a list that may be missing."""
+    return [str(text) for text in row.get(name) or ()]
 
 
 def _tool_call(call: Row) -> Json:
@@ -224,19 +245,20 @@ def _tool_call(call: Row) -> Json:
     record = {
         "call": printable(f"{call.get('name')}({', '.join(arguments)})"),
         "found": call.get("n_found"),
-        "films": [str(film) for film in call.get("films") or ()],
-        "notes": [printable(str(note)) for note in call.get("notes") or ()],
+        "films": _texts(call, "films"),
+        "notes": [printable(note) for note in _texts(call, "notes")],
         "fault": printable(str(call.get("error") or "")),
     }
     return _lean(record)
 
 
-def _shift(pair: Pair, event: Row | None, row: Row) -> Json | None:
+def _shift(pair: Pair, event: Row | None, scores: Row) -> Json | None:
     """The change at a shift and how soon replies followed; None where the constraints did not shift."""
     log = pair.user.user_meta
-    if event is None and log.get("shift_event") is not True:
-        return None
-    event = event or log.get("shift_event_obj") or {}
+    if event is None:
+        if log.get("shift_event") is not True:
+            return None
+        event = log.get("shift_event_obj") or {}
     bridge = [event.get("bridge_field"), event.get("bridge_value")]
     return {
         "type": str(event.get("type") or "shift"),
@@ -247,17 +269,17 @@ def _shift(pair: Pair, event: Row | None, row: Row) -> Json | None:
         "from": str(event.get("from_anchor") or event.get("from_focus") or ""),
         "to": str(event.get("to_anchor") or event.get("to_focus") or ""),
         "answers": event.get("n_answers"),
-        "watched": number(row.get("watched")),
-        "films": _recovery(row, "item"),
-        "text": _recovery(row, "text"),
+        "watched": number(scores.get("watched")),
+        "films": _recovery(scores, "item"),
+        "text": _recovery(scores, "text"),
     }
 
 
-def _recovery(row: Row, kind: str) -> list[Any] | None:
+def _recovery(scores: Row, kind: str) -> list[Any] | None:
     """``[within the window?, replies until recovery or None]``; None where it was not scored."""
-    if f"recovered_{kind}" not in row:
+    if f"recovered_{kind}" not in scores:
         return None
-    return [bool(row[f"recovered_{kind}"]), number(row.get(f"delay_{kind}"))]
+    return [bool(scores[f"recovered_{kind}"]), number(scores.get(f"delay_{kind}"))]
 
 
 def _judge_notes(record: Row | None) -> Json | None:

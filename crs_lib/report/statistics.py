@@ -3,7 +3,7 @@
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
 import pandas as pd
 
@@ -133,26 +133,31 @@ def plan_table(plan: Plan) -> pd.DataFrame:
 def tidy(frame: pd.DataFrame, columns: Sequence[str] = ()) -> pd.DataFrame:
     """A frame without empty columns: p-values (``p``, ``p_…``) in words, counts as whole numbers.
 
-    Notes stay where there are any. ``p_best`` is no p-value but a share of draws, and stays a number.
+    What is missing is None, but a note is empty. ``p_best`` is no p-value but a share of draws.
     """
     chosen = [name for name in columns if name in frame]
-    shown = frame[chosen] if chosen else frame  # a table that could not be made holds a note alone
-    shown = shown.replace("", pd.NA).dropna(axis=1, how="all").reset_index(drop=True)
-    for name in shown.columns:
+    table = frame[chosen] if chosen else frame  # a table that could not be made holds a note alone
+    table = table.replace("", pd.NA).dropna(axis=1, how="all").reset_index(drop=True)
+    table = table.astype(object).where(table.notna(), None)
+    for name in table.columns:
         if name == "p" or (name.startswith("p_") and name != "p_best"):
-            shown[name] = shown[name].map(_p_cell)
-    shown = shown.astype(object).where(shown.notna(), "")
-    for name in shown.columns.intersection(_WHOLE):
-        shown[name] = shown[name].map(_whole_cell)
-    return shown
+            table[name] = [_p_cell(p) for p in table[name]]
+        elif name in _WHOLE:
+            table[name] = pd.Series([_whole_cell(value) for value in table[name]], dtype=object)
+        elif name == "note":
+            table[name] = table[name].fillna("")
+    return table
 
 
-def _p_cell(p: float) -> str:
-    return "" if pd.isna(p) else p_in_words(float(p))
+def _p_cell(p: Any) -> str | None:
+    return None if p is None else p_in_words(float(p))
 
 
-def _whole_cell(value: object) -> object:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+def _whole_cell(value: Any) -> Any:
+    """A float without fraction as a whole number."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
 
 
 def confirmatory(pairwise: pd.DataFrame) -> pd.DataFrame:
@@ -257,10 +262,10 @@ def by_voice(results: pd.DataFrame, metric: str = "shift_cost") -> pd.DataFrame 
     return pd.DataFrame(rows).reset_index(drop=True)
 
 
-def _shown(mean: Estimate | None) -> str:
-    """A mean as a cell shows it: with its interval if there is one; empty without any value."""
+def _shown(mean: Estimate | None) -> str | None:
+    """A mean as a cell shows it: with its interval if there is one; None without any value."""
     if mean is None or mean.n == 0:
-        return ""
+        return None
     return signed(mean.value) if mean.reason else str(mean)
 
 

@@ -1,7 +1,7 @@
 """Small tables that the notebooks show: of a catalogue, its texts, a batch of dialogues and their scores."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pandas as pd
@@ -10,7 +10,6 @@ from crs_lib.catalog.catalog import Catalog, Constraints
 from crs_lib.catalog.fields import GOAL_FIELD, PERSON_FIELDS, YEAR_FIELD
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.dialogue import Dialogue
-from crs_lib.core.text import shorten
 from crs_lib.evaluate import score_all
 from crs_lib.figures import layout
 from crs_lib.figures.base import convention_of, primary
@@ -24,8 +23,6 @@ from crs_lib.simulate.voices import FIRST
 from crs_lib.systems.base import World
 
 first_outcome = primary  # leads the tables of these scores: the convention's first with a mean
-_WIDTH = 56  # characters of an utterance in a table
-_NARROW = 36
 _FEW = "1-9"  # the log's word for shifts that fewer than ten films answer
 _WAYS = {  # of writing a title in a sentence
     "with year": "Have you seen {title} ({year})?",
@@ -34,26 +31,29 @@ _WAYS = {  # of writing a title in a sentence
 }
 
 
-def _most_frequent(values: Iterable[str]) -> str:
-    """The value that occurs most often, of equals the first by name; empty without any."""
-    counts = Counter(values)
-    return min(counts, key=lambda value: (-counts[value], value), default="")
+class _FieldCounts:
+    """The films of a catalogue that have a field, and the films of each of its values."""
+
+    def __init__(self, catalog: Catalog, field: str) -> None:
+        self.films = 0
+        self.values = Counter[str]()
+        for item in catalog.items:
+            values = item.values[field]
+            self.films += bool(values)
+            self.values.update(values)
+
+    @property
+    def most_frequent(self) -> str:
+        """The value that occurs most often, of equals the first by name; empty without any."""
+        return min(self.values, key=lambda value: (-self.values[value], value), default="")
 
 
-def _values(catalog: Catalog, field: str) -> list[str]:
-    """The values of a field, one for each film that has it."""
-    values: list[str] = []
-    for item in catalog.items:
-        values += item.values[field]
-    return values
-
-
-def transcript(dialogue: Dialogue, limit: int = 10) -> pd.DataFrame:
-    """The first turns of a dialogue as a table: turn, what the user did, both utterances."""
+def transcript(dialogue: Dialogue, limit: int = 8) -> pd.DataFrame:
+    """The first turns of a dialogue as a table: turn, what the user did, both utterances whole."""
     rows = []
     for pair in dialogue.pairs()[:limit]:
         act = str(pair.user.user_meta.get("stage", ""))
-        rows.append((pair.turn, act, shorten(pair.user.text, _WIDTH), shorten(pair.system.text, _WIDTH)))
+        rows.append((pair.turn, act, pair.user.text, pair.system.text))
     return pd.DataFrame(rows, columns=["turn", "user does", "user", "system"])
 
 
@@ -61,8 +61,8 @@ def same_users(dialogues: Sequence[Dialogue]) -> bool:
     """Whether in every scenario all systems met the same constraints, turn by turn."""
     first: dict[str, list[Any]] = {}
     for dialogue in dialogues:
-        wishes = [pair.user.user_meta.get("constraints") for pair in dialogue.pairs()]
-        if first.setdefault(dialogue.session_id, wishes) != wishes:
+        constraints = [pair.user.user_meta.get("constraints") for pair in dialogue.pairs()]
+        if first.setdefault(dialogue.session_id, constraints) != constraints:
             return False
     return True
 
@@ -71,10 +71,9 @@ def field_table(catalog: Catalog, min_items: int = 5) -> pd.DataFrame:
     """One row a field: films that have it, distinct values, values with support, the most frequent."""
     rows = []
     for name in catalog.fields:
-        counts = Counter(_values(catalog, name))
-        films = sum(bool(item.values[name]) for item in catalog.items)
-        supported = sum(n >= min_items for n in counts.values())
-        rows.append((name, films, len(counts), supported, _most_frequent(counts.elements())))
+        counts = _FieldCounts(catalog, name)
+        supported = len(catalog.values(name, min_items))
+        rows.append((name, counts.films, len(counts.values), supported, counts.most_frequent))
     supports = f"in {min_items}+ films"
     return pd.DataFrame(rows, columns=["field", "films with it", "distinct", supports, "most frequent"])
 
@@ -95,17 +94,17 @@ def possible_shifts(catalog: Catalog, n: int = 20) -> pd.DataFrame:
 
 def example_constraints(catalog: Catalog) -> list[Constraints]:
     """Queries to try on a catalogue: a genre, an actor, and both in an early year, there to be relaxed."""
+    both: dict[str, str] = {}
     genres = catalog.genres() or catalog.genres(min_items=1)
-    person = PERSON_FIELDS[0]
-    wishes: dict[str, str] = {}
     if genres:
-        wishes[GOAL_FIELD] = genres[0]
-    if catalog.values(person):
-        wishes[person] = _most_frequent(_values(catalog, person))
-    if not wishes:
+        both[GOAL_FIELD] = genres[0]
+    person = _FieldCounts(catalog, PERSON_FIELDS[0]).most_frequent
+    if person:
+        both[PERSON_FIELDS[0]] = person
+    if not both:
         return []
-    singles: list[Constraints] = [{name: value} for name, value in wishes.items()]
-    return [*singles, {**wishes, YEAR_FIELD: "1900"}]
+    queries: list[Constraints] = [{name: value} for name, value in both.items()]
+    return [*queries, {**both, YEAR_FIELD: "1900"}]
 
 
 def query_table(catalog: Catalog, queries: Sequence[Constraints]) -> pd.DataFrame:
@@ -114,27 +113,29 @@ def query_table(catalog: Catalog, queries: Sequence[Constraints]) -> pd.DataFram
     for query in queries:
         exact = catalog.query(query)
         relaxed = catalog.query(query, relax=True)
-        words = ", ".join(f"{name}={value}" for name, value in query.items())
-        first = catalog.items[relaxed.items[0]].title if len(relaxed.items) else ""
-        rows.append((words, len(exact.items), ", ".join(relaxed.dropped), len(relaxed.items), first))
+        constraints = [f"{name}={value}" for name, value in query.items()]
+        row = [", ".join(constraints), len(exact.items), ", ".join(relaxed.dropped), len(relaxed.items), ""]
+        if len(relaxed.items):
+            row[-1] = catalog.items[relaxed.items[0]].title
+        rows.append(row)
     return pd.DataFrame(rows, columns=["query", "exact answers", "given up", "answers", "first"])
 
 
 def coverage(dialogues: Sequence[Dialogue], grounder: Grounder) -> pd.DataFrame:
     """Share of USER and of SYSTEM turns that name a concept, by field and at all, in [0, 1]."""
-    columns = {}
-    for speaker in ("USER", "SYSTEM"):
-        texts = []
-        for dialogue in dialogues:
-            texts += [turn.text for turn in dialogue.turns if turn.speaker == speaker]
+    texts: dict[str, list[str]] = {"USER": [], "SYSTEM": []}
+    for dialogue in dialogues:
+        for turn in dialogue.turns:
+            texts[turn.speaker].append(turn.text)
+    table = pd.DataFrame({"field": ["any", *grounder.active_fields]})
+    for speaker, utterances in texts.items():
         counts = Counter[str]()
-        for codes in grounder.ground(texts):
+        for codes in grounder.ground(utterances):
             fields = {grounder.field_of(code) for code in codes}
             counts.update(fields)
             counts["any"] += bool(fields)
-        n = max(1, len(texts))
-        columns[speaker.lower()] = {name: counts[name] / n for name in ("any", *grounder.active_fields)}
-    return pd.DataFrame(columns).rename_axis("field").reset_index()
+        table[speaker.lower()] = table["field"].map(counts) / max(1, len(utterances))
+    return table
 
 
 def batch_table(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
@@ -155,15 +156,13 @@ def batch_table(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
 
 def named_turns(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     """One row a turn: session_id, and whether the user's and the system's words name a concept."""
-    sessions, user, system = [], [], []
+    rows = []
     for talk in dialogues:
         for pair in talk.pairs():
-            sessions.append(talk.session_id)
-            user.append(pair.user.text)
-            system.append(pair.system.text)
-    table = pd.DataFrame({"session_id": sessions})
-    table["user"] = [bool(codes) for codes in grounder.ground(user)]
-    table["system"] = [bool(codes) for codes in grounder.ground(system)]
+            rows.append((talk.session_id, pair.user.text, pair.system.text))
+    table = pd.DataFrame(rows, columns=["session_id", "user", "system"])
+    for speaker in ("user", "system"):
+        table[speaker] = [bool(codes) for codes in grounder.ground(table[speaker].tolist())]
     return table
 
 
@@ -208,8 +207,7 @@ def shift_log(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
 
 def turn_table(turns: pd.DataFrame) -> pd.DataFrame:
     """The turns with their main scores: system, session, turn, stage, and each score that the run has."""
-    names = ("model", "session_id", "turn", "stage", *layout.SHOWN["turn_table"])
-    return turns[[name for name in names if name in turns]]
+    return turns.filter(["model", "session_id", "turn", "stage", *layout.SHOWN["turn_table"]])
 
 
 def scoreboard(model_metrics: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.DataFrame:
@@ -224,7 +222,7 @@ def scoreboard(model_metrics: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.D
         metrics = [name for name in outcomes if name in present] or list(present)
     names = [base.get(name).name for name in metrics]
     frame = model_metrics[model_metrics["metric"].isin(names)].copy()
-    frame["shown"] = [_interval(row) for row in frame[["mean", "low", "high"]].to_dict("records")]
+    frame["shown"] = frame[["mean", "low", "high"]].apply(_interval, axis=1)
     wide = frame.pivot_table(index="model", columns="metric", values="shown", aggfunc="first")[names]
     means = frame[frame["metric"] == names[0]].set_index("model")["mean"]
     order = means.sort_values(ascending=layout.lower(names[0]), kind="stable").index
@@ -232,7 +230,8 @@ def scoreboard(model_metrics: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.D
     return wide.loc[order].set_axis(labels, axis=1).rename_axis("system").reset_index()
 
 
-def _interval(row: Mapping[Any, Any]) -> str:
+def _interval(row: "pd.Series[float]") -> str:
+    """A mean with its interval, if it has one."""
     if pd.isna(row["mean"]):
         return "–"
     mean = f"{row['mean']:z.3f}"
@@ -248,13 +247,14 @@ def trial(world: World, config: SimulateConfig) -> pd.DataFrame:
     """
     rows = []
     for number, turn in enumerate(trial_turns(world, config), start=1):
-        met = 0
+        best = 0
         for item in turn.reply.items:
             values = world.catalog.items[item].values
-            met = max(met, sum(value in values[name] for name, value in turn.wishes.items()))
-        constraints = ", ".join(f"{name} = {value}" for name, value in turn.wishes.items())
-        user, reply = shorten(turn.utterance, _NARROW), shorten(turn.reply.text, _NARROW)
-        rows.append((number, user, constraints, reply, f"{met} of {len(turn.wishes)}"))
+            met = [value in values[name] for name, value in turn.wishes.items()]
+            best = max(best, sum(met))
+        constraints = [f"{name} = {value}" for name, value in turn.wishes.items()]
+        share = f"{best} of {len(constraints)}"
+        rows.append((number, turn.utterance, ", ".join(constraints), turn.reply.text, share))
     return pd.DataFrame(rows, columns=["turn", "user", "constraints", "reply", "met"])
 
 

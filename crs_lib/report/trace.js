@@ -262,7 +262,7 @@ const crsTrace = (() => {
     options(at("type"), "any shift", index.types);
     const metrics = new Map(index.session_metrics.map((m) => [m.name, label(m)]));
     options(at("metric"), "", [...metrics.keys()], (name) => metrics.get(name));
-    at("metric").value = metrics.has("item_tas") ? "item_tas" : index.session_metrics[0].name;
+    at("metric").value = ["gain_after_change", "normalised_gain"].find((name) => metrics.has(name)) ?? index.session_metrics[0].name;
     for (const id of ["search", "low", "high"]) at(id).addEventListener("input", filter);
     for (const id of ["model", "type", "order"]) at(id).addEventListener("change", filter);
     at("metric").addEventListener("change", () => { filter(); open(row, turn); });

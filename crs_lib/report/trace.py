@@ -79,7 +79,7 @@ class RunFiles:
         self.sessions = {Key.of(row): row for row in _records(results)}
         self.models = list(dict.fromkeys(key.model for key in self.sessions))
         shifts = figure_tables.read(run, "shifts", self.convention)
-        self.types = sorted({str(kind) for kind in shifts["type"] if kind})
+        self.types = sorted(set(shifts["type"].dropna().astype(str)) - {""})
         self._shifts: dict[Key, list[Row]] = {}
         for row in _records(shifts):
             self._shifts.setdefault(Key.of(row), []).append(row)
@@ -139,17 +139,20 @@ def _turn_groups(path: Path) -> Iterator[tuple[Key | None, list[Row]]]:
 
 
 def _records(frame: pd.DataFrame) -> list[Row]:
-    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+    """The rows of a frame."""
+    rows: list[Any] = frame.to_dict("records")
+    return rows
 
 
-def plot_of(dialogue: Dialogue, types: Sequence[str]) -> Plot:
+def _plot_of(dialogue: Dialogue, types: Sequence[str]) -> Plot:
     """The plot of a session; shifts are numbers of ``types``."""
     kinds = []
     words = set[str]()
     for event in dialogue.shift_events:
         if event.get("type"):
             kinds.append(types.index(str(event["type"])))
-        words.update(fold(str(value)) for value in _searched(event))
+        for value in _searched(event):
+            words.add(fold(str(value)))
     words.discard("")
     return Plot(dialogue.true_genre or "", tuple(kinds), " ".join(sorted(words)))
 
@@ -167,8 +170,12 @@ def _searched(event: Mapping[str, Any]) -> list[Any]:
 def index_of(files: RunFiles, view: SessionView, page_size: int, plots: Mapping[Key, Plot]) -> Row:
     """The input of the page: what the run has, and its sessions; what all systems share is stored once."""
     looks = style.looks(files.models)
-    distinct = list(dict.fromkeys(plots.values()))
-    places = {plot: place for place, plot in enumerate(distinct)}
+    distinct: dict[Plot, int] = {}
+    models, ids, numbers = [], [], []
+    for key, plot in plots.items():
+        models.append(files.models.index(key.model))
+        ids.append(key.session_id)
+        numbers.append(distinct.setdefault(plot, len(distinct)))
     scores = {}
     for name in files.session_metrics:
         scores[name] = [number(files.sessions[key].get(name)) for key in plots]
@@ -179,12 +186,12 @@ def index_of(files: RunFiles, view: SessionView, page_size: int, plots: Mapping[
         "models": [{"name": name, "colour": looks[name].colour} for name in files.models],
         "types": files.types,
         "fields": {name: dialogues.tint_place(name, TINTED) for name in (*view.catalog.fields, TITLE)},
-        "turn_metrics": [_described(name) for name in view.metrics],
-        "session_metrics": [_described(name) for name in files.session_metrics],
-        "model": [files.models.index(key.model) for key in plots],
-        "id": [key.session_id for key in plots],
-        "plot": [places[plot] for plot in plots.values()],
-        "plots": distinct,
+        "turn_metrics": list(map(_described, view.metrics)),
+        "session_metrics": list(map(_described, files.session_metrics)),
+        "model": models,
+        "id": ids,
+        "plot": numbers,
+        "plots": list(distinct),
         "scores": scores,
     }
 
@@ -259,7 +266,7 @@ def _write_data(files: RunFiles, folder: Path, page_size: int) -> None:
         if not batch:
             break
         for session in batch:
-            plots[session.key] = plot_of(session.dialogue, files.types)
+            plots[session.key] = _plot_of(session.dialogue, files.types)
         (folder / f"page-{page:04d}.js").write_bytes(script("crsTrace.page", page, _page_data(view, batch)))
     index = index_of(files, view, page_size, plots)
     (folder / "index.js").write_bytes(script("crsTrace.index", index))

@@ -312,10 +312,13 @@ def sessions(
 def _record(
     outcomes: Generator[list[Done]], ledger: Ledger, most_failed: int, bar: Bar | None, label: str
 ) -> None:
-    """Store outcomes as they come; RunError after ``PATIENCE`` equal failures of a system in a row."""
+    """Store outcomes as they come; RunError after ``PATIENCE`` equal failures of a system in a row, where
+    more than ``most_failed`` failed or the system has finished none.
+    """
     # A session that failed at an earlier start says nothing about the system now.
     before = {key for key, _ in ledger.failures()}
     failures: dict[str, list[str]] = {}
+    answered = {key.system for key in ledger.finished()}
     n_failed = 0
     for batch in outcomes:
         ledger.record(batch)
@@ -331,7 +334,10 @@ def _record(
             if outcome.body is None:
                 streak.append(words)
                 n_failed += 1
-            if len(streak) >= PATIENCE and n_failed > most_failed:
+            else:
+                answered.add(outcome.key.system)
+            hopeless = n_failed > most_failed or outcome.key.system not in answered
+            if len(streak) >= PATIENCE and hopeless:
                 outcomes.close()
                 raise RunError(_gives_up(outcome, len(streak)))
 

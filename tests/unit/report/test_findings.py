@@ -86,6 +86,37 @@ def test_the_first_sentence_compares_the_two_best_systems_beside_the_oracle_by_g
     assert findings.after_change(results.drop(columns="straight_gain")) == lacking
 
 
+def sessions(failed, n=20):
+    """Sessions of two systems, of which the second fails in ``failed``; one has no primary window."""
+    rows = []
+    for model, number in itertools.product(("tracker", "own"), range(n)):
+        detail = {"cost_undefined": "no primary window" if number == n - 1 else ""}
+        if model == "own" and number < failed:
+            detail["failed"] = f"crashed:\nKeyError {number % 2}"
+        gain = np.nan if detail["cost_undefined"] else 0.5
+        rows.append({"model": model, "gain_after_change": gain, "detail": detail})
+    return pd.DataFrame(rows)
+
+
+def test_a_failure_is_told_with_its_commonest_messages_and_above_a_tenth_ends_the_verdict():
+    few, many = findings.failures(sessions(2)), findings.failures(sessions(3))
+    assert [row.system for row in few] == ["own"]
+    assert not few[0].too_many
+    told = "2 of 20 sessions of own failed, scored as silent from there. Commonest: crashed: KeyError 0 (1); "
+    assert few[0].sentence.startswith(told)
+    assert many[0].too_many
+    told = "3 of 20 sessions of own failed, more than a tenth: no verdict on it, mend this first. "
+    assert many[0].sentence.startswith(f"{told}Commonest: crashed: KeyError 0 (2); crashed: KeyError 1 (1).")
+    assert findings.failures(sessions(0)) == []
+
+
+def test_missing_values_are_counted_with_their_reasons():
+    scores = sessions(2)
+    scores.loc[scores["detail"].map(lambda detail: "failed" in detail), "gain_after_change"] = np.nan
+    why = findings.missing(scores, "gain_after_change")
+    assert why == {"tracker": "1 no primary window", "own": "2 failed, 1 no primary window"}
+
+
 def test_costs_need_straight_users_and_runs_without_models_show_no_cell(capsys, tmp_path):
     lacking = "No cost of a shift: it needs the arms shift and straight, which the run lacks."
     assert findings.adaptation(shifts().drop(columns="straight_gain")) == lacking
@@ -181,7 +212,7 @@ def test_who_serves_nobody_is_not_ranked_however_little_it_loses():
     ladder = stats.ladder(scores, config)
     board = statistics.board(ladder, scores, config).set_index("system")
     assert board.index.tolist() == ["oracle", "tracker", "echo"]
-    assert board.loc["echo", ["tied", "rank_low"]].tolist() == ["not ranked", ""]
+    assert board.loc["echo", ["tied", "rank_low"]].tolist() == ["not ranked", None]
     assert board["straight_gain"].tolist() == [0.8, 0.8, 0.0]
     assert statistics.contrast_sentences(ladder)[0].startswith("oracle against tracker: lower, −0.30 [")
 

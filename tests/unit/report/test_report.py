@@ -306,7 +306,9 @@ def test_a_system_whose_words_name_no_film_of_the_catalogue_gets_no_gain_but_wha
     assert "(nearest title: Metropolis)" in found.verdict[0]
     assert "crs catalog export" in found.verdict[0]
     assert not any("Lost gains" in sentence for sentence in found.verdict)
-    assert found.quantities.set_index("system").loc["Lost"].isna().all()
+    row = found.quantities.set_index("system").loc["Lost"]
+    assert row["n"] == 0
+    assert row.drop("n").isna().all()
     page = found.page.read_text(encoding="utf-8")
     assert page.index("None of") < page.index("<h2>What was recognised") < page.index("<h2>Gain and cost")
 

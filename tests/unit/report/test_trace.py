@@ -5,6 +5,7 @@ import math
 import re
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -21,10 +22,9 @@ from crs_lib.evaluate.scorer import Scorer
 from crs_lib.figures import style
 from crs_lib.judge import run as judge_records
 from crs_lib.metrics import conventions
-from crs_lib.report import session as records
 from crs_lib.report import trace
-from crs_lib.report.page import Cell, Link, Mean, cell, table
-from crs_lib.report.session import SessionView, Stretch, number, pieces, script
+from crs_lib.report.page import Link, Mean, table
+from crs_lib.report.session import TITLE, SessionView, Stretch, number, pieces, script
 from crs_lib.report.trace import RunFiles, index_of
 from tests.helpers import refused
 from tests.helpers.fonts import contrast
@@ -60,11 +60,6 @@ def test_numbers_constraints_and_odd_letters_are_written_so_that_nothing_is_lost
     assert script("f", "\ud83d!") == b'f("\\ud83d!");\n'
     values = (0.123456, -0.00001, 1, math.nan, math.inf, None, "x")
     assert [number(v) for v in values] == [0.1235, 0.0, 1.0, None, None, None, None]
-    full = {"a": 0, "b": [], "c": None, "d": "", "e": False, "f": {}, "g": [0], "h": 0.0}
-    assert records._lean(full) == {"a": 0, "g": [0], "h": 0.0}
-    given = {"genre": ["War", "Drama"], "year": 1994, "actor": None}
-    assert records._constraint_list(given) == [["genre", "War"], ["genre", "Drama"], ["year", "1994"]]
-    assert records._constraint_list(None) == records._constraint_list("War") == []
     assert pieces("War", [Stretch(0, 3, "genre", "War")]) == [["War", [["genre"]]]]
     reason = ("genre", "War", "no film word")
     assert pieces("war", [Stretch(0, 3, *reason)]) == [["war", [list(reason)]]]
@@ -107,6 +102,15 @@ def test_films_name_the_constraints_met_dropped_or_excluded_and_what_is_unknown_
     unknown, bare = view.record(talk, [], [])["turns"]
     assert unknown["films"][0]["met"] == [None]
     assert bare["scores"] == [None] and "films" not in bare
+
+
+def test_a_constraint_of_several_values_is_one_entry_a_value_and_empty_ones_are_none(view):
+    wishes = {"genre": ["War", "Drama"], "year": 1994, "actor": None}
+    turn, nothing = view.record(conversation((wishes, None, []), ("War", {}, [])), [], [])["turns"]
+    assert turn["constraints"] == [["genre", "War"], ["genre", "Drama"], ["year", "1994"]]
+    assert not {"avoid", "shift", "films", "undefined"} & set(turn)
+    assert "constraints" not in nothing
+    assert nothing["turn"] == 2
 
 
 def test_the_shift_says_what_changed_and_when_replies_followed(view):
@@ -221,20 +225,32 @@ def test_judges_notes_come_from_the_judge_stage_and_canaries_do_not(run):
         stage.path(judge_records.SCORES).write_text("\n".join(map(json.dumps, lines)) + "\n")
     found = {(s.dialogue.model_name, s.dialogue.session_id): s.judge for s in RunFiles(run)}
     assert found["tracker", "00002"]["judge"] == {"coherence": 4.0}
-    assert records._judge_notes(found["tracker", "00001"]) is None
+    assert found["tracker", "00001"].get("scores") is None
 
 
-def test_what_is_put_into_a_page_or_a_cell_is_escaped_and_honest():
-    values = {0.12345: "0.123", -0.5: "−0.500", -0.0001: "0.000", math.nan: "–", None: "–", 3: "3"}
-    assert [cell(value).text for value in values] == list(values.values())
-    assert cell("x" * 61) == Cell("x" * 61, "long")
-    assert cell(Mean(0.5, math.nan, math.nan)).ends == ""
+NUMBERS = [
+    ([0.12345, -0.5], ["0.123", "−0.500"]),
+    ([-0.0001, np.nan], ["0.000", "–"]),
+    ([24.0, np.nan], ["24", "–"]),
+    ([3, -4], ["3", "−4"]),
+]
+
+
+@pytest.mark.parametrize(("values", "texts"), NUMBERS)
+def test_numbers_have_three_decimals_or_none_where_all_are_whole_and_a_dash_where_missing(values, texts):
+    html = table(pd.DataFrame({"x": values}))
+    assert re.findall(r'<td class="value">([^<]*)</td>', html) == texts
+
+
+def test_what_is_put_into_a_table_is_escaped_and_a_mean_without_interval_has_none():
     columns = {"<i>": ["a<"], "n": [2], "at": [Link("<", "a?x=1&y=2")], "mean": [Mean(0.5, 0.25, 0.75)]}
     html = table(pd.DataFrame(columns))
     assert '<th scope="col">&lt;i&gt;</th><th scope="col" class="value">n</th>' in html
     assert '<td>a&lt;</td><td class="value">2</td>' in html
     assert '<td><a href="a?x=1&amp;y=2">&lt;</a></td>' in html
     assert "<td>0.500<small>0.250 to 0.750</small></td>" in html
+    assert "0.500<small></small>" in table(pd.DataFrame({"mean": [Mean(0.5, np.nan, np.nan)]}))
+    assert '<td class="long">' in table(pd.DataFrame({"text": ["x" * 61]}))
     assert "Nothing to show" in table(pd.DataFrame({"name": []}))
 
 
@@ -257,7 +273,7 @@ def test_systems_and_fields_have_one_colour_in_notebook_and_trace_readable_on_li
     assert tint_place("country") == tint_place("country") in range(8)
     # A dialogue with this field alone, so that no order of fields can decide.
     rules = dict(re.findall(r"--(f\d): (#\w{6})", tint_css().split("@media")[0]))
-    for field in (*FIELDS, records.TITLE):
+    for field in (*FIELDS, TITLE):
         turns = (Turn("USER", "one", marks=(Mark(0, 3, field, "one"),)), Turn("SYSTEM", "two"))
         shown = Dialogue("00000", "tracker", turns, tinted=TINTED)._repr_html_()
         place = index["fields"][field]

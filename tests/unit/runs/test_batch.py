@@ -199,8 +199,14 @@ def test_a_batch_goes_on_after_a_success_and_as_long_as_failures_are_allowed(led
         run(ledger, keys(40), Draws, (5, 0, bad), threads=1)
     assert ledger.counts() == {"done": 80 - len(bad), "failed": len(bad)}
     with Ledger(tmp_path / "allowed.sqlite") as other:
-        sessions(other, keys(4), Draws, (5, 0, keys(4)), threads=1, most_failed=8)
-        assert other.counts() == {"failed": 8}
+        late = [key for key in keys(8) if key.session]
+        sessions(other, keys(8), Draws, (5, 0, late), threads=1, most_failed=14)
+        assert other.counts() == {"done": 2, "failed": 14}
+
+
+def test_a_system_that_finished_nothing_ends_a_batch_whatever_is_allowed(ledger):
+    with pytest.raises(RunError, match=r"3 sessions of '\w+' failed in a row"):
+        sessions(ledger, keys(8), Draws, (5, 0, keys(8)), threads=1, most_failed=100)
 
 
 def test_left_early_the_sessions_under_way_are_halted(tmp_path):
