@@ -60,7 +60,7 @@ class Leaderboard(Command):
     """where the page goes (default: the first run's folder)"""
 
     def execute(self, settings: dict[str, Any]) -> None:
-        from crs_lib.report.leaderboard import leaderboard
+        from crs_lib.report.outcomes import leaderboard
 
         usual = paths.run_folder(MOVIES, self.runs[0]) / "leaderboard.html"
         path = leaderboard(self.runs, self.out or usual)

@@ -1,24 +1,31 @@
-"""The outcomes of a run as files: tests, the best system on each, and the outcomes over a sweep."""
+"""The outcomes of runs as files: tests, the best system on each, those over a sweep, and a leaderboard."""
 
+import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import scipy.stats
 
 from crs_lib import evaluate, stats
 from crs_lib.core import paths, tables
-from crs_lib.core.errors import NoDataError
+from crs_lib.core.errors import InputError, NoDataError
 from crs_lib.core.settings import Registry
 from crs_lib.figures import layout, style
 from crs_lib.figures.latex import headline_table
 from crs_lib.figures.scores import sweep_outcomes
 from crs_lib.metrics import conventions
+from crs_lib.metrics.base import PRIMARY
 from crs_lib.metrics.constructs import CONSTRUCTS
-from crs_lib.report import statistics
+from crs_lib.report import page, statistics
 from crs_lib.report.report import in_words
+from crs_lib.stats.bounded import REACH
+from crs_lib.stats.estimate import FEWEST
 
 Figures = Mapping[str, Mapping[str, float]]  # by system and metric
+_MOST = 500  # degrees of freedom that the page of a leaderboard can look up
 _COLUMNS = "convention model metric mean low high n n_missing".split()
 
 PUBLISHED: Registry[Figures] = Registry("published figures")
@@ -54,23 +61,23 @@ def best_systems(run: str, convention: str) -> pd.DataFrame:
     ``published_best`` and ``published`` where figures of the run's systems on its catalogue were published.
     """
     means = evaluate.read(run, "model_metrics", convention)
-    published = published_figures(run, convention, set(means["model"]))
+    published = pd.DataFrame(published_figures(run, convention, set(means["model"]))).T
     rows = []
     for metric in _outcomes_of(run, convention):
         lower = layout.lower(metric)
-        part = means[(means["metric"] == metric) & means["mean"].notna()]
-        first, *others = part.sort_values("mean", ascending=lower, kind="stable").to_dict("records")
+        ranked = means[(means["metric"] == metric) & means["mean"].notna()]
+        first, *others = ranked.sort_values("mean", ascending=lower, kind="stable").to_dict("records")
         row = {"metric": metric, "best": first["model"]}
-        row.update({name: first[name] for name in ("mean", "low", "high", "n")})
-        row["second"] = others[0]["model"] if others else None
-        row["lead"] = abs(first["mean"] - others[0]["mean"]) if others else float("nan")
-        figures = {model: figure[metric] for model, figure in published.items() if metric in figure}
-        row["published_best"] = None
-        row["published"] = float("nan")
-        if figures:
-            ranked = sorted(figures, key=lambda model: figures[model], reverse=not lower)
-            row["published_best"] = ranked[0]
-            row["published"] = figures[ranked[0]]
+        for name in ("mean", "low", "high", "n"):
+            row[name] = first[name]
+        row.update(second=None, lead=math.nan, published_best=None, published=math.nan)
+        if others:
+            row["second"] = others[0]["model"]
+            row["lead"] = abs(first["mean"] - others[0]["mean"])
+        if metric in published:
+            figures = published[metric].dropna().sort_values(ascending=lower, kind="stable")
+            row["published_best"] = figures.index[0]
+            row["published"] = figures.iloc[0]
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -98,10 +105,11 @@ def write_grid(
     for cell in cells:
         for convention in only or evaluate.conventions_of(cell["run"]):
             values = dict(conventions.get(convention)) if only else cell
-            point = {short: in_words(values[key], "as declared") for key, short in keys.items()}
             means = evaluate.read(cell["run"], "model_metrics", convention)
-            means = means[means["metric"].isin(layout.outcomes(convention))]
-            frames.append(means.assign(run=cell["run"], **point))
+            means = means[means["metric"].isin(layout.outcomes(convention))].assign(run=cell["run"])
+            for key, short in keys.items():
+                means[short] = in_words(values[key], "as declared")
+            frames.append(means)
     frame = pd.concat(frames, ignore_index=True)[["run", *keys.values(), *_COLUMNS]]
     files = [paths.results() / "movies" / f"sweep-{name}.csv"]
     tables.write_csv(files[0], frame)
@@ -113,3 +121,33 @@ def write_grid(
     except NoDataError as error:
         print(f"no figure of the grid: {error}")
     return files
+
+
+def leaderboard(runs: Sequence[str], out: Path) -> Path:
+    """Write the page; a run's ``results.jsonl`` is dropped there.
+
+    Raises RunError for a run without scores and InputError for one without changes of mind.
+    """
+    quantiles = scipy.stats.t.ppf(0.975, range(1, _MOST)).round(4).tolist()
+    intervals = {"fewest": FEWEST, "reach": REACH, "t": quantiles}
+    title = "Who follows? A leaderboard"
+    data = {"title": title, "runs": {run: _rows(run) for run in runs}, "rule": intervals}
+    return tables.write_whole(out, page.scripted("leaderboard", title, ["tables.css", "report.css"], data))
+
+
+def _rows(run: str) -> list[list[Any]]:
+    """A row a session: system, user, voice with the number of shifts, straight gain, cost, the catalogue's
+    hash, gain after a change.
+    """
+    results = evaluate.read(run, "results")
+    if PRIMARY not in results or results[PRIMARY].isna().all():
+        reason = "nobody changed their mind, or its scores are old"
+        raise InputError(f"run {run!r} has no gain after a change: {reason}")
+    users = results["detail"].map(lambda detail: f" {detail['n_shifts']}")
+    if "voice" in results:
+        users = results["voice"].astype(str) + users
+    rows = results[["model", "session_id"]].assign(users=users)
+    rows[["straight_gain", "shift_cost"]] = results[["straight_gain", "shift_cost"]]
+    rows["films"] = results["input_hash"].str.extract(r"catalog (\w+)")[0]
+    rows["after"] = results[PRIMARY]
+    return list(json.loads(rows.to_json(orient="values")))

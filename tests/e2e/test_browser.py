@@ -24,7 +24,7 @@ from crs_lib.realtalk import agent, corpus, search
 from crs_lib.realtalk import index as chats
 from crs_lib.realtalk import page as chat_pages
 from crs_lib.report import report, trace
-from crs_lib.report.leaderboard import leaderboard
+from crs_lib.report.outcomes import leaderboard
 from crs_lib.report.page import document
 from crs_lib.validity import labels
 from crs_lib.validity import questions as asked_page
