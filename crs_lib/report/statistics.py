@@ -52,11 +52,10 @@ def stats_frame(results: pd.DataFrame) -> pd.DataFrame:
     Judges' constructs are among the columns where any session has a score.
     """
     judged, constructs = with_judges(results)
-    names = [name for name in metrics.scored_names() if name in results]
-    names += constructs
+    names = [*results.columns.intersection(metrics.scored_names(), sort=False), *constructs]
     scores = judged[["model", "session_id", *names]].astype(dict.fromkeys(names, float))
-    outcomes = [name.removeprefix(PREFIX) for name in names]
-    return scores.set_axis(["system", "scenario", *outcomes], axis=1)
+    scores = scores.rename(columns={"model": "system", "session_id": "scenario"})
+    return scores.rename(columns=lambda name: name.removeprefix(PREFIX))
 
 
 def plan_for(
@@ -74,45 +73,42 @@ def plan_for(
         plans = sorted(plan.stem for plan in path.parent.glob("*.yaml"))
         raise InputError(f"no analysis plan {name!r}; give one of {', '.join(plans)}, or add {path.name}")
     plan = _with_outcomes(read_plan(safety.read_yaml(path)), convention, scores)
-    usable = tuple(pair for pair in plan.contrasts if set(pair) <= set(systems))
-    if usable or len(systems) < 2:
-        return plan.changed(contrasts=usable)
+    contrasts = tuple(filter(set(systems).issuperset, plan.contrasts))
+    if contrasts or len(systems) < 2:
+        return plan.changed(contrasts=contrasts)
     pairs = tuple(itertools.combinations(systems, 2))
     return plan.changed(contrasts=pairs, families=dict.fromkeys(plan.families, "holm"), all_pairs=True)
 
 
 def _with_outcomes(plan: Plan, convention: str, scores: pd.DataFrame | None) -> Plan:
     """The plan on the outcomes of a convention, those without a value left out."""
-    declared = plan.outcomes
+    outcomes = plan.outcomes
     if layout.is_thesis(convention):
-        declared = layout.outcomes(convention)
+        outcomes = layout.outcomes(convention)
     ability = plan.ability
     if scores is not None:
-        present = [name for name in scores if scores[name].notna().any()]
-        usable = [name for name in declared if name in present]
-        usable += [name for name in present if name in CONSTRUCTS]
-        declared = tuple(usable) or declared
+        present = set(scores.columns[scores.notna().any()])
+        judged = [name for name in scores if name in CONSTRUCTS]
+        scored = [name for name in (*outcomes, *judged) if name in present]
+        outcomes = tuple(scored) or outcomes
         if ability not in scores:
             ability = ""
-    lower = [name for name in declared if metrics.get(name).direction == LOWER]
+    lower = []
     ranges = {}
-    for name in declared:
+    for name in outcomes:
         metric = metrics.get(name)
+        if metric.direction == LOWER:
+            lower.append(name)
         limits = stats.Range(metric.low, metric.high)
         if limits.finite:
             ranges[name] = limits
-    return plan.changed(
-        primary_outcome=declared[0],
-        secondary_outcomes=declared[1:],
-        lower_is_better=tuple(lower),
-        ranges=ranges,
-        ability=ability,
-    )
+    plan = plan.changed(primary_outcome=outcomes[0], secondary_outcomes=outcomes[1:], ability=ability)
+    return plan.changed(lower_is_better=tuple(lower), ranges=ranges)
 
 
 def plan_table(plan: Plan) -> pd.DataFrame:
     """The plan as two columns: the item declared, and its value."""
-    contrasts = "; ".join(f"{a} against {b}" for a, b in plan.contrasts)
+    contrasts = "; ".join(map(" against ".join, plan.contrasts))
     if plan.all_pairs:
         contrasts = f"none declared for these systems: all {len(plan.contrasts)} pairs, within each outcome"
     rows = [
@@ -186,12 +182,9 @@ def contrast_sentences(battery: Battery) -> list[str]:
 def held(battery: Battery, plan: Plan) -> str:
     """How many declared contrasts have each verdict."""
     verdicts = battery.declared["verdict"]
-    counts = []
-    for word in VERDICTS:
-        n = int((verdicts == word).sum())
-        if n:
-            counts.append(f"{n} {word}")
-    words = ", ".join(counts) or "none between systems of this run"
+    counts = verdicts.value_counts()
+    parts = [f"{counts[word]} {word}" for word in VERDICTS if word in counts]
+    words = ", ".join(parts) or "none between systems of this run"
     return f"Declared contrasts on {plan.primary_outcome}, {len(verdicts)} in all: {words}."
 
 
@@ -227,18 +220,18 @@ def costs_by_type(shifts: pd.DataFrame) -> pd.DataFrame:
     ordered = shifts.sort_values("turn").astype({"model": str})
     later = ordered.duplicated(["model", "session_id"])
     first = ordered[~later]
-    columns = []
+    columns = {}
     for kind in sorted(set(first["type"]), key=lambda kind: (kind == "refine", kind)):
-        columns.append((kind, first[first["type"] == kind], "shift_cost"))
-    columns.append(("misfit", first[first["primary"].astype(bool)], "misfit"))
-    columns.append(("later shifts", ordered[later & (ordered["type"] != "refine")], "shift_cost"))
+        columns[kind] = first.loc[first["type"] == kind, "shift_cost"]
+    columns["misfit"] = first.loc[first["primary"].astype(bool), "misfit"]
+    columns["later shifts"] = ordered.loc[later & (ordered["type"] != "refine"), "shift_cost"]
     if "open_scope_cost" in first and first["open_scope_cost"].notna().any():
-        columns.append(("open scope", first, "open_scope_cost"))
+        columns["open scope"] = first["open_scope_cost"]
     table = pd.DataFrame({"system": ordered["model"].unique()})
-    for name, part, value in columns:
-        costs = part.groupby(["model", "session_id"])[value].mean().groupby(level=0)
-        intervals = {model: mean_interval(values) for model, values in costs}
-        n = max((interval.n for interval in intervals.values()), default=0)
+    for name, values in columns.items():
+        costs = values.groupby([ordered["model"], ordered["session_id"]]).mean()
+        intervals = costs.groupby(level=0).apply(mean_interval)
+        n = max([interval.n for interval in intervals], default=0)
         table[f"{name} ({n})"] = [_shown(intervals.get(model)) for model in table["system"]]
     return table
 
@@ -275,13 +268,13 @@ def thesis_test(scores: pd.DataFrame, plan: Plan) -> str:
     anova = tests.loc["one-way ANOVA"]
     if pd.isna(anova["p"]):
         return f"The thesis's test could not be made: {anova['note']}."
-    beside = [f"{name} {p_in_words(tests.loc[name, 'p'])}" for name in tests.index[1:]]
+    others = [f"{name} {p_in_words(p)}" for name, p in tests["p"].iloc[1:].items()]
+    beside = ", ".join(others)
+    if "Friedman" in tests.index:
+        beside = f"with the pairing: {beside}"
     ratio = f"F({anova['df1']:.0f}, {anova['df2']:.0f}) = {anova['statistic']:.1f}"
-    with_pairing = "with the pairing: " if "Friedman" in tests.index else ""
-    return (
-        f"One-way ANOVA: {ratio}, {p_in_words(anova['p'])}; "
-        f"{with_pairing}{', '.join(beside)}. {anova['note'].capitalize()}."
-    )
+    first = f"One-way ANOVA: {ratio}, {p_in_words(anova['p'])}"
+    return f"{first}; {beside}. {anova['note'].capitalize()}."
 
 
 def power_by_contrast(power: pd.DataFrame) -> pd.DataFrame:
