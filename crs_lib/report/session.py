@@ -3,7 +3,7 @@
 import itertools
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -31,8 +31,7 @@ def number(value: Any) -> float | None:
 
 def script(call: str, *values: object) -> bytes:
     """``call(value, …);`` as the bytes of a JavaScript file; no ``<`` stays to close its element."""
-    texts = [json.dumps(value, ensure_ascii=False, separators=(",", ":")) for value in values]
-    text = ",".join(texts)
+    text = json.dumps(values, ensure_ascii=False, separators=(",", ":"))[1:-1]
     for character, escape in _CLOSING.items():
         text = text.replace(character, escape)
     return f"{call}({text});\n".encode("utf-8", "backslashreplace")
@@ -113,7 +112,7 @@ class SessionView:
         """A session: who, what it wanted, its turns. ``turns`` and ``shifts`` are its scored rows."""
         turn_scores = _by_turn(turns)
         shift_scores = _by_turn(shifts)
-        events = _by_turn(event for event in dialogue.shift_events if "turn" in event)
+        events = _by_turn(dialogue.shift_events)
         history = _History()
         records = []
         for pair in dialogue.pairs():
@@ -160,8 +159,8 @@ class SessionView:
             "shift": shift,
             "films": self._films(pair, constraints, avoid, history),
             "unknown": _texts(log, "hallucinated_titles"),
-            "calls": [_tool_call(call) for call in log.get("tool_calls") or ()],
-            "scores": [number(scores.get(name)) for name in self.metrics],
+            "calls": list(map(_tool_call, log.get("tool_calls") or ())),
+            "scores": list(map(number, map(scores.get, self.metrics))),
             "undefined": str(scores.get("undefined") or ""),
             "missing": _texts(scores, "missing_concepts"),
             "added": _texts(scores, "hallucinated_concepts"),
@@ -174,22 +173,16 @@ class SessionView:
         """The films of a reply: the constraints each meets, what it has that was dropped or is not wanted."""
         excluded = self._coded(avoid)
         history.go_on(self._coded(constraints), excluded)
-        codes = [self._code(constraint) for constraint in constraints]
+        codes = list(map(self._code, constraints))
+        items = self.scorer.items(pair)
         films = []
-        for item in self.scorer.items(pair):
+        for item in items:
             facts = self.catalog.fact_sets[item]
-            dropped = []
-            for code, constraint in history.dropped.items():
-                if code in facts and code not in excluded:
-                    dropped.append(constraint)
-            film = {
-                "met": [None if code is None else code in facts for code in codes],
-                "avoided": [constraint for code, constraint in excluded.items() if code in facts],
-                "dropped": dropped,
-                "again": item in history.seen,
-            }
+            dropped = _held(history.dropped, facts - excluded.keys())
+            film: Json = {"met": [code in facts if code is not None else None for code in codes]}
+            film.update(avoided=_held(excluded, facts), dropped=dropped, again=item in history.seen)
             films.append({"film": item, **_lean(film)})
-        history.seen.update(film["film"] for film in films)
+        history.seen.update(items)
         return films
 
     def _code(self, constraint: Constraint) -> int | None:
@@ -227,9 +220,14 @@ class _History:
         self.constraints = constraints
 
 
+def _held(constraints: Mapping[int, Constraint], facts: Set[int]) -> list[Constraint]:
+    """Those of the constraints whose code a film has."""
+    return [constraint for code, constraint in constraints.items() if code in facts]
+
+
 def _by_turn(rows: Iterable[Row]) -> dict[int, Row]:
-    """Rows by the number of their turn."""
-    return {int(row["turn"]): row for row in rows}
+    """Rows by the number of their turn, those that have one."""
+    return {int(row["turn"]): row for row in rows if "turn" in row}
 
 
 def _texts(row: Row, name: str) -> list[str]:
@@ -286,9 +284,12 @@ def _judge_notes(record: Row | None) -> Json | None:
     """A session's judge record as shown: mean of each construct, every single score; None without any."""
     if not record:
         return None
-    means = {str(name): number(value) for name, value in (record.get("judge") or {}).items()}
+    means = {}
+    for name, value in (record.get("judge") or {}).items():
+        means[str(name)] = number(value)
     notes = []
     for score in record.get("scores") or ():
         notes.append({name: score.get(name) for name in _JUDGED})
-    scored = any(value is not None for value in means.values())
-    return {"means": means, "notes": notes} if notes or scored else None
+    if not notes and set(means.values()) <= {None}:
+        return None
+    return {"means": means, "notes": notes}
