@@ -175,8 +175,8 @@ class Comparison:
         pairs = statistics.confirmatory(self.tests.pairwise)
         sizes = self.tests.effects
         for name in ("d_z", "rank_biserial"):
-            size = sizes[sizes["effect"] == name].set_index(["a", "b"])["estimate"]
-            pairs[name] = [size.get((pair.a, pair.b)) for pair in pairs.itertuples()]
+            size = sizes.loc[sizes["effect"] == name, ["a", "b", "estimate"]]
+            pairs = pairs.merge(size.rename(columns={"estimate": name}), on=["a", "b"], how="left")
         power = self.tests.power
         if "detectable_effect" not in power:
             return pairs
@@ -199,13 +199,15 @@ class Comparison:
         between systems that can be judged, for what this n can decide, and for memory across conversations.
         """
         sentences = [row.sentence for row in self.failed]
-        sentences += [_unheard(row) for row in self.heard if row.silent and row.replies]
+        for row in self.heard:
+            if row.silent and row.replies:
+                sentences.append(_unheard(row))
         for name in self.ours:
             if name not in self.unjudged:
                 sentences.append(self._gains(name))
-        for row in self.tests.adaptation.to_dict("records"):
-            if self.unjudged.isdisjoint((row["ahead"], row["behind"])):
-                sentences.append(str(row["sentence"]))
+        for pair in self.tests.adaptation.itertuples():
+            if self.unjudged.isdisjoint((pair.ahead, pair.behind)):
+                sentences.append(str(pair.sentence))
         if not self.unjudged.issuperset(self.ours):
             sentences.append(self._decides())
         sentences += evaluate.memory_sentences(self.run)
@@ -223,8 +225,8 @@ class Comparison:
         if compared.empty:
             return unknown
         parts = []
-        for row in compared.itertuples():
-            parts.append(f"{row.detectable_effect:.2f} between {row.a} and {row.b}")
+        for pair in compared.itertuples():
+            parts.append(f"{pair.detectable_effect:.2f} between {pair.a} and {pair.b}")
         needed = compared["sessions_needed"].max()
         smallest = f"a difference of {self.plan.smallest_effect:g}"
         takes = f"to settle {smallest} takes more users than is practical"
@@ -261,16 +263,12 @@ class Comparison:
         turns = self._turns({self.ours[0], best}, set(worst["session_id"]))
         rows = []
         for shift in worst.itertuples():
-            replies = turns[self.ours[0], shift.session_id]
-            others = turns.get((best, shift.session_id), [])
-            last = min(shift.turn - 1 + FRESH_TURNS, len(replies))
-            for index in range(shift.turn - 2, last):
-                turn = f"{index + 1}"
-                if index == shift.turn - 1:
-                    turn += " (shift)"
-                reply = replies[index]
-                other = others[index].system.text if index < len(others) else None
-                rows.append([shift.session_id, turn, reply.user.text, reply.system.text, other])
+            others = {pair.turn: pair.system.text for pair in turns.get((best, shift.session_id), ())}
+            for pair in turns[self.ours[0], shift.session_id]:
+                if shift.turn - 1 <= pair.turn < shift.turn + FRESH_TURNS:
+                    turn = f"{pair.turn} (shift)" if pair.turn == shift.turn else str(pair.turn)
+                    replies = pair.system.text, others.get(pair.turn)
+                    rows.append([shift.session_id, turn, pair.user.text, *replies])
         return pd.DataFrame(rows, columns=["session", "turn", "user", self.ours[0], best])
 
     @property
