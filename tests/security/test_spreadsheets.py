@@ -18,7 +18,7 @@ HOSTILE = ("=1+1", "+1", "-2+3", "@SUM(A1)", "\tx", "\ry", "'=z", "''@w")
 HARMLESS = ("tracker", "'tis", "a=b", "−1", "", "NA", "7")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 PACKAGE = Path(crs_lib.__file__).parent
-WRITERS = {"to_csv", "to_excel", "writer", "DictWriter", "ExcelWriter", "Workbook"}
+WRITERS = {"to_csv", "to_excel", "csv.writer", "DictWriter", "ExcelWriter", "Workbook"}
 
 
 def _cells(path):
@@ -70,7 +70,7 @@ def test_one_function_writes_every_table_of_the_package():
     files = set()
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Attribute) and node.attr in WRITERS:
+            if isinstance(node, ast.Attribute) and not WRITERS.isdisjoint((node.attr, ast.unparse(node))):
                 files.add(path.relative_to(PACKAGE).as_posix())
     assert files == {"core/tables.py"}
 
