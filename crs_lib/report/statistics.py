@@ -217,7 +217,7 @@ def costs_by_type(shifts: pd.DataFrame) -> pd.DataFrame:
         raise InputError(
             "the run has no straight users, with whom a shift cost begins: arms shift and straight"
         )
-    ordered = shifts.sort_values("turn").astype({"model": str})
+    ordered = shifts.sort_values("turn", ignore_index=True).astype({"model": str})
     later = ordered.duplicated(["model", "session_id"])
     first = ordered[~later]
     columns = {}
