@@ -16,17 +16,56 @@ from tests.helpers.raw_server import RawServer, http_answer
 FAST = partial(Programs, None, LLMSettings(timeout=2.0), retry=Retry(waits=0, seeds=0))
 ASK = contract.request("1", 1, 3, "sample", [("USER", "A drama, please.")])
 # Addresses that lead elsewhere; OTHER is the host and port of a second server, OWN that of the first.
-HOSTILE = [
-    "@OTHER/x", "//OTHER/x", "///OTHER/x", "////OTHER/x", "/\\OTHER/x", "\\\\OTHER\\x", "/\t/OTHER/x",
-    "http://OTHER/x", "https://OTHER/x", "HTTP://OTHER/x", "http:OTHER/x", "http:/OTHER/x", "http:///OTHER/x",
-    "http://OWN@OTHER/x", "http://OWN:pw@OTHER/x", "http://OTHER@OWN/x", "http://OWN\\@OTHER/x",
-    "http://OWN#@OTHER/x", "http://OWN?@OTHER/x", "http://OWN;@OTHER/x", "http://OWN.OTHER/x",
-    "http://OWN%2f@OTHER/x", "http://OWN%40OTHER/x", "http://OWN\n@OTHER/x", " http://OTHER/x", "http:// OTHER/x",
-    ".example.invalid/x", "8/x", "0/x", "OTHER/x", "x", "", "?x", "#x", "ws://OWN/x", "ftp://OWN/x",
-    "https://OWN/x", "file:///etc/passwd", "javascript:alert(1)", "data:,x", "http://[::1/x", "http://127.0.0.1:x/",
-    "http://127.0.0.1/x", "http://127.0.0.2:1/x", "http://127.1:1/x", "http://2130706433/x", "http://OWN0/x",
-    "gopher://OTHER/x", "unix:///tmp/x", "http://ⓞther.invalid/x", "http://OTHER。/x",
-]  # fmt: skip
+HOSTILE = r"""
+@OTHER/x
+//OTHER/x
+///OTHER/x
+////OTHER/x
+/\OTHER/x
+\\OTHER\x
+http://OTHER/x
+https://OTHER/x
+HTTP://OTHER/x
+http:OTHER/x
+http:/OTHER/x
+http:///OTHER/x
+http://OWN@OTHER/x
+http://OWN:pw@OTHER/x
+http://OTHER@OWN/x
+http://OWN\@OTHER/x
+http://OWN#@OTHER/x
+http://OWN?@OTHER/x
+http://OWN;@OTHER/x
+http://OWN.OTHER/x
+http://OWN%2f@OTHER/x
+http://OWN%40OTHER/x
+http:// OTHER/x
+.example.invalid/x
+8/x
+0/x
+OTHER/x
+x
+?x
+#x
+ws://OWN/x
+ftp://OWN/x
+https://OWN/x
+file:///etc/passwd
+javascript:alert(1)
+data:,x
+http://[::1/x
+http://127.0.0.1:x/
+http://127.0.0.1/x
+http://127.0.0.2:1/x
+http://127.1:1/x
+http://2130706433/x
+http://OWN0/x
+gopher://OTHER/x
+unix:///tmp/x
+http://ⓞther.invalid/x
+http://OTHER。/x
+""".strip("\n").split("\n")
+HOSTILE += ["", "/\t/OTHER/x", "http://OWN\n@OTHER/x", " http://OTHER/x"]
 
 
 def filled(address, own, other):

@@ -1,6 +1,6 @@
 """Five planted secrets: none stands in a file of results, on standard output or on standard error."""
 
-import json
+import shlex
 
 import pytest
 
@@ -14,10 +14,6 @@ SECRETS = {
     "scheduler": "planted-scheduler-74",
     "environment": "planted-environment-75",
 }
-USERINFO = f"http://me:{SECRETS['userinfo']}@127.0.0.1:9"
-QUERY = f"http://127.0.0.1:9/v1?key={SECRETS['query']}"
-SCHEDULER = f"tcp://me:{SECRETS['scheduler']}@127.0.0.1:9"
-SMALL = ["-p", "run", "r", "-p", "n_sessions", "1", "-p", "n_turns", "2"]
 
 
 class Echo(Answering):
@@ -32,37 +28,46 @@ class Echo(Answering):
         self.answer({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
 
 
-def systems(*specs):
-    return ["-p", "systems", json.dumps(specs)]
-
-
-def host(address):
-    return ["-p", "llm", json.dumps({"host": address})]
-
-
-# The words of each command; SERVER stands for the address of a server that answers.
-REFUSED = {
-    "simulate, userinfo": ["simulate", *SMALL, *systems(f"{USERINFO}/reply")],
-    "simulate, query": ["simulate", *SMALL, *systems(f"openai-chat:{QUERY}")],
-    "simulate, host": ["simulate", *SMALL, *systems("openai:m"), *host(USERINFO)],
-    "simulate, scheduler": ["simulate", *SMALL, *systems("tracker"), "--scheduler", SCHEDULER],
-    "simulate, notebook": ["run", "03_simulate", *SMALL, *systems(f"a2a:{USERINFO}")],
-    "compare, userinfo": ["compare", f"Ours={USERINFO}/reply", "--n", "2"],
-    "compare, query": ["compare", f"Ours=openai-chat:{QUERY}", "--n", "2"],
-    "compare, odd": ["compare", f"Ours=http:me:{SECRETS['userinfo']}@127.0.0.1:9/reply", "--n", "2"],
-    "chat, userinfo": ["chat", "--simulated", f"{USERINFO}/reply"],
-    "chat, query": ["chat", "--simulated", f"ievalm:{QUERY}"],
-    "chat, like a scheme": ["chat", "--simulated", f"http:x://{SECRETS['userinfo']}@127.0.0.1:9/r"],
-    "judge, host": ["judge", "r", "--judges", "openai:m", "--llm", json.dumps({"host": USERINFO})],
-    "judge, query": ["judge", "r", "--judges", "openai:m", "--llm", json.dumps({"host": QUERY})],
-    "data import, userinfo": ["data", "import", f"{USERINFO}/log.jsonl"],
-    "data import, run": ["data", "import", f"{USERINFO}/log.jsonl", "--run", "r"],
-}  # fmt: skip
+# The command lines that are refused; USER is an address with a password, QUERY one with a key.
+REFUSED = """
+simulate SMALL -p systems '["USER/reply"]'
+simulate SMALL -p systems '["openai-chat:QUERY"]'
+simulate SMALL -p systems '["openai:m"]' -p llm '{"host": "USER"}'
+simulate SMALL -p systems tracker --scheduler SCHEDULER
+run 03_simulate SMALL -p systems '["a2a:USER"]'
+compare Ours=USER/reply --n 2
+compare Ours=openai-chat:QUERY --n 2
+compare Ours=http:me:PASSWORD@127.0.0.1:9/reply --n 2
+chat --simulated USER/reply
+chat --simulated ievalm:QUERY
+chat --simulated http:x://PASSWORD@127.0.0.1:9/r
+judge r --judges openai:m --llm '{"host": "USER"}'
+judge r --judges openai:m --llm '{"host": "QUERY"}'
+data import USER/log.jsonl
+data import USER/log.jsonl --run r
+simulate SMALL -p systems '["ollama:m"]'
+chat --simulated openai:m
+"""
+# Those of commands at work; SERVER is the address of a server that answers.
 AT_WORK = {
-    "simulate": ["simulate", *SMALL, *systems("openai-chat:SERVER")],
-    "chat": ["chat", "--simulated", "openai-chat:SERVER"],
-    "compare": ["compare", "Ours=openai-chat:SERVER", "--against", "random", "--n", "2"],
+    "simulate": """simulate SMALL -p systems '["openai-chat:SERVER"]'""",
+    "chat": "chat --simulated openai-chat:SERVER",
+    "compare": "compare Ours=openai-chat:SERVER --against random --n 2",
 }
+PARTS = {
+    "SMALL": "-p run r -p n_sessions 1 -p n_turns 2",
+    "USER": f"http://me:{SECRETS['userinfo']}@127.0.0.1:9",
+    "QUERY": f"http://127.0.0.1:9/v1?key={SECRETS['query']}",
+    "SCHEDULER": f"tcp://me:{SECRETS['scheduler']}@127.0.0.1:9",
+    "PASSWORD": SECRETS["userinfo"],
+}
+
+
+def words_of(line, **more):
+    """The words of a command line, its parts filled in."""
+    for name, value in {**PARTS, **more}.items():
+        line = line.replace(name, value)
+    return shlex.split(line)
 
 
 @pytest.fixture(autouse=True)
@@ -94,9 +99,9 @@ def all_places(folder, capsys):
     return places
 
 
-@pytest.mark.parametrize("command", REFUSED)
-def test_planted_secrets_stand_in_no_file_and_no_stream(command, planted, capsys):
-    assert main(REFUSED[command]) == 2
+@pytest.mark.parametrize("line", REFUSED.strip().splitlines())
+def test_planted_secrets_stand_in_no_file_and_no_stream(line, planted, capsys):
+    assert main(words_of(line)) == 2
     assert all_places(planted, capsys) == []
 
 
@@ -107,14 +112,5 @@ def test_planted_secrets_stand_in_no_file_and_no_stream(command, planted, capsys
 def test_a_key_that_is_sent_stands_in_no_file_and_no_stream(command, status, planted, capsys):
     with Served(Echo) as server:
         server.status = status
-        words = [word.replace("SERVER", server.url) for word in AT_WORK[command]]
-        assert main(words) == (0 if status == 200 else 2)
-    assert all_places(planted, capsys) == []
-
-
-@pytest.mark.parametrize(
-    "command", [["simulate", *SMALL, *systems("ollama:m")], ["chat", "--simulated", "openai:m"]]
-)
-def test_an_address_of_the_environment_is_refused_and_not_shown(command, planted, capsys):
-    assert main(command) == 2
+        assert main(words_of(AT_WORK[command], SERVER=server.url)) == (0 if status == 200 else 2)
     assert all_places(planted, capsys) == []
