@@ -72,7 +72,9 @@ def test_two_products_by_hand(tmp_path):
     assert [row["parent_asin"] for row in rows] == sorted([FIRST, SECOND])
     by_asin = {row["parent_asin"]: row for row in rows}
     # 4.5 rounds to 5, so two ratings of 5 are left: the short text is dropped, the copy is one review
-    left = [(one["timestamp"], one["rating"], one["helpful"]) for one in by_asin[FIRST]["valid_reviews"]]
+    left = [
+        (entry["timestamp"], entry["rating"], entry["helpful"]) for entry in by_asin[FIRST]["valid_reviews"]
+    ]
     assert left == [(10, 5, 7), (30, 5, 4)]
     assert statistics(by_asin[FIRST]) == (2, 5.0)
     assert by_asin[FIRST]["valid_ratings"] == {"1": 0, "2": 0, "3": 0, "4": 0, "5": 2}

@@ -243,28 +243,28 @@ def test_quirks_of_annotations(tmp_path):
 
 
 def test_quirks_of_intents_and_judgments(tmp_path):
-    asked = intent("C_1_0_0", "a", "bcd", "a", "efg") | {"product": "B1"}
+    needs = intent("C_1_0_0", "a", "bcd", "a", "efg") | {"product": "B1"}
     judged = "C_1_0_0\t0\tm#1\t1\nC_1_0_0#0\t0\tb01\t1\nC_1_0_0#9\t0\tB02\t2\n"
-    known = {"keywords": {"C_1": {"A": ["x"]}}, "profiles": {"C_1": {"A": "p"}}}
-    found = quirks(tmp_path, intents={"C_1": turn_of(asked)}, qrels=judged, **known)
+    users = {"keywords": {"C_1": {"A": ["x"]}}, "profiles": {"C_1": {"A": "p"}}}
+    odd = quirks(tmp_path, intents={"C_1": turn_of(needs)}, qrels=judged, **users)
     no_grades = ["no document of grade 0", "no document of grade 2"]
-    assert found["C_1_0_0"] == [
+    assert odd["C_1_0_0"] == [
         "field 'product', which is not documented",
         *no_grades,
         "the longest variant is not the first",
         "the same variant twice",
         "two longest variants",
     ]
-    assert found["C_1_0_0#0"] == ["item id in lower case", *no_grades, "topic without its intent"]
+    assert odd["C_1_0_0#0"] == ["item id in lower case", *no_grades, "topic without its intent"]
     unresolved = "user index without a user (as documented)"
-    assert found["C_1_0_0#9"] == ["no document of grade 0", "topic without its intent", unresolved]
+    assert odd["C_1_0_0#9"] == ["no document of grade 0", "topic without its intent", unresolved]
 
 
 def test_quirks_of_users(tmp_path):
     talks = {"C_1": "U: a\nS: b", "C_2": "U: a\nS: b"}
     words = {"A": ["x", "", "x", "y", "z", "w"], "C": []}
-    found = quirks(tmp_path, conversations=talks, profiles={"C_1": {"A": "p", "B": "p"}}, keywords={"C_1": words})  # fmt: skip
-    assert found == {
+    odd = quirks(tmp_path, conversations=talks, profiles={"C_1": {"A": "p", "B": "p"}}, keywords={"C_1": words})  # fmt: skip
+    assert odd == {
         "C_1": [
             "empty keyword",
             "more than five keywords",

@@ -49,15 +49,15 @@ def test_the_last_line_names_what_was_passed_over():
     assert whole["n"].tolist() == [3, 3, 1, 3]
     assert "judged recommendation topics in run 'ours': 2 of 3 match" in evaluate.account(whole)
     unread = evaluate.matched(CURATED, {"ours": RUN}, ["README.md"])
-    told = "runs read: 1; left out or least matched: README.md is no run file and was not read; "
-    assert evaluate.account(unread).startswith(told)
+    line = "runs read: 1; left out or least matched: README.md is no run file and was not read; "
+    assert evaluate.account(unread).startswith(line)
 
 
 def test_the_last_line_names_equal_scores_of_a_foreign_run():
     tied = {**RUN, "C_1_1_0": [Hit("m#9", 1.0), Hit("m#1", 1.0 + 1e-9)]}
-    told = evaluate.account(evaluate.matched(CURATED, {"theirs": tied}))
-    assert "equal scores in 1 of 3 topics of run 'theirs'" in told
-    assert "RR@k and Judged@k of ir_measures take the lower id" in told
+    line = evaluate.account(evaluate.matched(CURATED, {"theirs": tied}))
+    assert "equal scores in 1 of 3 topics of run 'theirs'" in line
+    assert "RR@k and Judged@k of ir_measures take the lower id" in line
     assert "equal scores" not in evaluate.account(evaluate.matched(CURATED, {"ours": RUN}))
 
 

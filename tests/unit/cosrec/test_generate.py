@@ -51,7 +51,7 @@ def test_repairs():
 def test_problems():
     def broken(problem, text):
         problems = drafts.judge(text, TITLE, 3, 4).problems
-        assert any(found.startswith(problem) for found in problems)
+        assert any(text.startswith(problem) for text in problems)
 
     broken("no line starts", "I cannot do that.")
     broken("the system speaks first", "S: Hello\n" + GOOD)
@@ -146,8 +146,8 @@ def writer(answer, **settings):
 
 @pytest.mark.slow
 def test_a_scripted_model_leaves_all_its_evidence():
-    made, models = writer(obedient)
-    record = made.record(1)
+    maker, models = writer(obedient)
+    record = maker.record(1)
     assert record["query"] == "light tent"
     assert record["target"] in record["products"]
     assert (len(record["products"]), len(record["passages"])) == (10, 10)
@@ -157,8 +157,8 @@ def test_a_scripted_model_leaves_all_its_evidence():
     assert facts["seed"] == request.seed is not None
     assert record["target_title"] in facts["prompt"]
     for asin in record["products"]:
-        assert made.stock.products[asin].title in facts["prompt"]
-    assert request.options["num_ctx"] in made.config.contexts
+        assert maker.stock.products[asin].title in facts["prompt"]
+    assert request.options["num_ctx"] in maker.config.contexts
     assert len(record["users"]) > 0
     for user in record["users"]:
         assert user["keywords"] == ["light", "cheap"]
@@ -167,17 +167,17 @@ def test_a_scripted_model_leaves_all_its_evidence():
 
 @pytest.mark.slow
 def test_every_prompt_is_asked_with_a_seed_of_its_own_and_again_the_same():
-    made, models = writer(obedient)
-    record = json.dumps(made.record(1))
+    maker, models = writer(obedient)
+    record = json.dumps(maker.record(1))
     assert {request.role.split()[1] for request in models.requests} == set(PROMPTS)
     assert len({(request.role, request.seed) for request in models.requests}) == len(models.requests)
-    assert json.dumps(made.record(1)) == record
+    assert json.dumps(maker.record(1)) == record
 
 
 @pytest.mark.slow
 def test_the_last_failure_of_all_attempts_is_told():
-    made, models = writer(lambda request: "tent" if "query" in request.role else "U: hello")
-    refused(r"no usable conversation .* in 3 attempts: 1 user turns", made.record, 0, error=RunError)
+    maker, models = writer(lambda request: "tent" if "query" in request.role else "U: hello")
+    refused(r"no usable conversation .* in 3 attempts: 1 user turns", maker.record, 0, error=RunError)
     assert len({request.seed for request in models.requests}) == 4  # a query and three drafts
     long, _ = writer(lambda request: "one two three four five six seven eight")
     refused("8 words, expected 1 to 7", long.record, 0, error=RunError)
@@ -342,19 +342,19 @@ def test_the_options_of_the_published_script_are_options(shop, capsys):
     assert [parameters[name] for name in ("seed", "k1", "b", "reviews", "query_words")] == [7, 1.1, 0.7, 2, 6]
     own = paths.run_folder("cosrec", "s") / "prompts" / "product_query.txt"
     assert own.read_text() == "A query for ${product}, at most $$5"
-    told = capsys.readouterr().out
-    assert "products that are there, which are counted" in told
-    assert "nothing is appended" in told
-    assert "give its tokenizer.json" in told
-    assert told.splitlines()[-1].startswith("products and passages read: 18; left out: none; list: ")
+    output = capsys.readouterr().out
+    assert "products that are there, which are counted" in output
+    assert "nothing is appended" in output
+    assert "give its tokenizer.json" in output
+    assert output.splitlines()[-1].startswith("products and passages read: 18; left out: none; list: ")
 
 
 def test_a_model_without_a_backend_is_ollamas(capsys):
     names = ["--conv_model", "llama3.1", "--query_model", "ollama:llama3.2:1b", "--estimate"]
     assert main(["cosrec", "generate", *names]) == 0
-    told = capsys.readouterr().out
-    assert "ollama:llama3.1" in told
-    assert "ollama:llama3.2:1b" in told
+    output = capsys.readouterr().out
+    assert "ollama:llama3.1" in output
+    assert "ollama:llama3.2:1b" in output
 
 
 def test_folders_of_indexes_are_searched_or_refused(shop, capsys):

@@ -20,10 +20,15 @@ PRODUCTS = corpus.locate("sample") / "products.jsonl.gz"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A part of the sample, with its index in ``made``."""
-    place = part_of_sample(tmp_path_factory.mktemp("index"), products=120, passages=120)
-    files = ["--products", str(place / "products.jsonl"), "--passages", str(place / "passages.jsonl")]
-    assert main(["cosrec", "index", *files, "--out", str(place / "made")]) == 0
-    return place
+    folder_of_part = part_of_sample(tmp_path_factory.mktemp("index"), products=120, passages=120)
+    files = [
+        "--products",
+        str(folder_of_part / "products.jsonl"),
+        "--passages",
+        str(folder_of_part / "passages.jsonl"),
+    ]
+    assert main(["cosrec", "index", *files, "--out", str(folder_of_part / "made")]) == 0
+    return folder_of_part
 
 
 @pytest.fixture(scope="module")
@@ -99,14 +104,16 @@ def test_a_broken_line_leaves_nothing_behind(tmp_path):
 @pytest.fixture
 def ms_marco(tmp_path):
     """A folder of v2.1's segments and of v1's table, beside one product."""
-    place = tmp_path / "passages"
-    place.mkdir()
+    folder_of_part = tmp_path / "passages"
+    folder_of_part.mkdir()
     rows = [
         {"title": "Tents", "url": "u", "docid": f"doc_00_{n}#0_{n}", "segment": f"tent {n}"} for n in (1, 2)
     ]
     segments = "".join(json.dumps(row) + "\n" for row in rows)
-    (place / "msmarco_v2.1_doc_segmented_00.json.gz").write_bytes(gzip.compress(segments.encode()))
-    (place / "zz_collection.tsv").write_text("7\tA stove {is} hot.\n8\tno\tstove\n", encoding="utf-8")
+    (folder_of_part / "msmarco_v2.1_doc_segmented_00.json.gz").write_bytes(gzip.compress(segments.encode()))
+    (folder_of_part / "zz_collection.tsv").write_text(
+        "7\tA stove {is} hot.\n8\tno\tstove\n", encoding="utf-8"
+    )
     (tmp_path / "products.jsonl").write_bytes(lines(1)[0])
     return tmp_path
 

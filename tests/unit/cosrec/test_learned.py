@@ -34,8 +34,8 @@ def test_who_disagrees_counts_less():
 
 
 def test_the_largest_share_and_what_is_above_a_level_are_agreed():
-    def agreed(shares, given, level=0.5):
-        return labels.agreed(np.array([shares]), np.array([given]), level)[0].tolist()
+    def agreed(shares, votes, level=0.5):
+        return labels.agreed(np.array([shares]), np.array([votes]), level)[0].tolist()
 
     search = [0.4, 0.3, 0.0, 0.3]
     assert agreed(search, search[:3]) == [1, 0, 0]
@@ -54,13 +54,13 @@ def planted(talks=60, length=6):
     truth[:, 0] = 1
     literal = np.arange(5) >= 3
     cast = np.zeros((talks, length, 5, 4))
-    for place in np.ndindex(talks, length, 5):
-        kind = truth[place[:2]]
-        if kind == 1 and literal[place[2]] and draw.random() < 0.9:
+    for cell in np.ndindex(talks, length, 5):
+        kind = truth[cell[:2]]
+        if kind == 1 and literal[cell[2]] and draw.random() < 0.9:
             kind = 0
         if draw.random() < 0.1:
             kind = draw.integers(4)
-        cast[place][kind] = 1
+        cast[cell][kind] = 1
     return cast.reshape(-1, 5, 4), np.repeat(np.arange(talks), length), truth.ravel(), literal
 
 
@@ -185,8 +185,8 @@ def test_the_router_beats_the_most_frequent_intent_on_the_sample():
     right = (model.predict(frame) == truth).mean()
     frequent = np.eye(3)[data.labels.sum(axis=0).argmax()]
     assert right > (frequent == truth).mean() + 0.1
-    one = (frame["conversation"] == "Sample-Curated_7").to_numpy()
-    assert np.allclose(model.scores(frame[one]), model.scores(frame)[one])
+    alone_rows = (frame["conversation"] == "Sample-Curated_7").to_numpy()
+    assert np.allclose(model.scores(frame[alone_rows]), model.scores(frame)[alone_rows])
 
 
 @pytest.mark.external

@@ -81,10 +81,10 @@ def test_signals_by_hand():
 
 
 def test_heuristic_rewrites_by_hand():
-    said = ["I need a light tent for two", "What does waterproof mean?"]
-    assert rewriting.stand_alone("last turn", said, None) == ["What does waterproof mean?"]
-    assert rewriting.stand_alone("content words", said, None) == ["waterproof mean"]
-    assert rewriting.stand_alone("first and last", said, None) == ["light tent two waterproof mean"]
+    turns = ["I need a light tent for two", "What does waterproof mean?"]
+    assert rewriting.stand_alone("last turn", turns, None) == ["What does waterproof mean?"]
+    assert rewriting.stand_alone("content words", turns, None) == ["waterproof mean"]
+    assert rewriting.stand_alone("first and last", turns, None) == ["light tent two waterproof mean"]
 
 
 @pytest.mark.parametrize("name", rewriting.HEURISTICS)

@@ -34,14 +34,14 @@ def audited(tmp_path_factory):
 
 
 @pytest.fixture
-def place(audited, results, monkeypatch):
+def figures_folder(audited, results, monkeypatch):
     """The folder of the figures, beside the finished audit."""
     monkeypatch.setenv("CRS_RESULTS", str(audited[0]))
     monkeypatch.setenv("CRS_FIGURES", str(results))
     return results
 
 
-def test_the_audit_is_written(audited, place):
+def test_the_audit_is_written(audited, figures_folder):
     folder, tables = audited
     run = folder / "cosrec" / "a"
     assert len(tables["quirks"]) > 0
@@ -86,7 +86,7 @@ def test_one_run_alone_has_nothing_to_compare(results):
     assert set(tables["by_reader"]["reader"]) == {"generic", "user"}
 
 
-@pytest.mark.usefixtures("place")
+@pytest.mark.usefixtures("figures_folder")
 def test_stages_and_tables_that_are_not_there_are_told():
     refused("13_cosrec_retrieve -p run d", STUDY.run, "evaluate", ScoreSettings(run="d"), error=RunError)
     refused("12_cosrec_generate", generate.read_generated, "d", error=RunError)
@@ -130,7 +130,7 @@ def test_systems_have_names_of_their_own():
     assert not any(system.personal for system in RetrieveSettings(mapping="").systems())
 
 
-@pytest.mark.usefixtures("place")
+@pytest.mark.usefixtures("figures_folder")
 def test_the_files_give_the_ratings_that_the_corpus_gives(audited):
     ratings = audit.conversation_ratings(audited[1]["corpus"])
     bars = figure_table("a", "average_ratings")
@@ -142,7 +142,7 @@ def test_the_files_give_the_ratings_that_the_corpus_gives(audited):
     assert aspects.groupby("aspect")["conversations"].sum().tolist() == [len(ratings)] * 4
 
 
-@pytest.mark.usefixtures("place")
+@pytest.mark.usefixtures("figures_folder")
 def test_the_files_give_the_judgments_that_the_corpus_gives(audited):
     judged = figure_table("a", "judgments")
     intents = len(audit.judgments_per_intent(audited[1]["corpus"]["curated"]))
@@ -151,23 +151,23 @@ def test_the_files_give_the_judgments_that_the_corpus_gives(audited):
 
 
 @pytest.mark.slow
-def test_the_command_finds_the_study_of_a_run(place, capsys):
+def test_the_command_finds_the_study_of_a_run(figures_folder, capsys):
     assert main(["figures", "--run", "a"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    drawn = [line.rsplit("/", 1)[1] for line in lines if line.startswith("drawn: ")]
+    files = [line.rsplit("/", 1)[1] for line in lines if line.startswith("drawn: ")]
     expected = []
     for name in registered.names("cosrec"):
         if name != "cosrec_systems":
             expected += [f"{name}.png", f"{name}.pdf"]
-    assert drawn == [*expected, "captions.md"]
+    assert files == [*expected, "captions.md"]
     left = "left out: cosrec_systems: no finished 14_cosrec_evaluate in run 'a'; make it with"
     assert lines[-1].startswith(left)
-    assert sorted(path.name for path in (place / "cosrec-a").iterdir()) == sorted(drawn)
+    assert sorted(path.name for path in (figures_folder / "cosrec-a").iterdir()) == sorted(files)
 
 
 @pytest.mark.slow
-def test_the_command_draws_one_figure_by_its_name(place, capsys):
+def test_the_command_draws_one_figure_by_its_name(figures_folder, capsys):
     assert main(["figures", "--run", "a", "--only", "cosrec_judgments"]) == 0
     assert main(["figures", "--run", "a", "--only", "cosrec_systems"]) == 2
     assert "14_cosrec_evaluate" in capsys.readouterr().err
-    assert {path.stem for path in (place / "cosrec-a").iterdir()} == {"cosrec_judgments"}
+    assert {path.stem for path in (figures_folder / "cosrec-a").iterdir()} == {"cosrec_judgments"}
