@@ -262,27 +262,29 @@ def sensitivity(partition: Partition, runs: Runs, measure: str = "nDCG@10", **dr
     95 % interval over conversations. Empty without runs.
     """
     formulations = {intent.id: len(intent.formulations) for intent in partition.all_intents()}
-    by_system: dict[str, list[pd.Series]] = {}
-    for name in sorted(runs, key=lambda name: int(name.rpartition("-")[2])):
-        scored = score_run(runs[name], partition.qrels, [measure]).topics[measure]
-        by_system.setdefault(name.rpartition("-")[0], []).append(scored)
+    rows = []
+    for name, run in runs.items():
+        system, _, text = name.rpartition("-")
+        number = int(text)
+        scores = score_run(run, partition.qrels, [measure]).topics[measure]
+        for judged in map(topic, scores.index):
+            if number <= formulations.get(judged.intent, 0):
+                row = (system, judged.kind, judged.conversation, judged.id, number, scores[judged.id])
+                rows.append(row)
+    keys = ["system", "kind", "conversation", "topic"]
+    frame = pd.DataFrame(rows, columns=[*keys, "number", "score"]).sort_values("number")
+    each = frame.groupby(keys)["score"].agg(
+        canonical="first", total="sum", worst="min", best="max", size="size"
+    )
+    each = each[each["size"] > 1].reset_index()
+    each["others"] = (each["total"] - each["canonical"]) / (each["size"] - 1)
+    each["range"] = each["best"] - each["worst"]
     tables = []
-    for system, scores in by_system.items():
-        rows = []
-        for judged in map(topic, scores[0].index):
-            each = [part[judged.id] for part in scores[: formulations.get(judged.intent, 0)]]
-            if len(each) > 1:
-                ends = [min(each), max(each)]
-                row = [judged.kind, judged.conversation, each[0], float(np.mean(each[1:])), *ends]
-                rows.append([*row, ends[1] - ends[0]])
-        columns = ["kind", "conversation", "canonical", "others", "worst", "best", "range"]
-        frame = pd.DataFrame(rows, columns=columns).assign(system=system)
-        for kind, part in frame.groupby("kind"):
-            design = Design(scenario="conversation", value="range", **draws)
-            interval = cluster_bootstrap(part, design).iloc[0]
-            means = part[["canonical", "others", "worst", "best", "range"]].mean()
-            table = {"system": system, "kind": kind, **means.to_dict()}
-            tables.append({**table, "low": interval["low"], "high": interval["high"], "n": len(part)})
+    for (system, kind), part in each.groupby(["system", "kind"]):
+        interval = cluster_bootstrap(part, Design(scenario="conversation", value="range", **draws)).iloc[0]
+        means = part[["canonical", "others", "worst", "best", "range"]].mean().to_dict()
+        ends = {"low": interval["low"], "high": interval["high"], "n": len(part)}
+        tables.append({"system": system, "kind": kind, **means, **ends})
     return pd.DataFrame(tables)
 
 
