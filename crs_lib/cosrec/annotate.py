@@ -7,8 +7,9 @@ Source: docs/cosrec.md, section 6; pooling: Voorhees and Harman (2005), TREC.
 
 import hashlib
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -82,6 +83,8 @@ class Assessment:
     n: int = 60
     depth: int = 10
     mapping: str = "zero_is_generic"
+    left_out: Counter[str] = field(default_factory=Counter)
+    """what of the pool is not asked about, by reason; there once ``questions`` are"""
 
     @cached_property
     def _read(self) -> Partition:
@@ -110,6 +113,7 @@ class Assessment:
         for name, documents in pool(runs, self.depth).items():
             judged = topic(name)
             if judged.conversation not in talks:
+                self.left_out["topics of other conversations"] += 1
                 continue
             *earlier, last = _lines(talks[judged.conversation], judged.turn)
             shown = [last]
@@ -122,6 +126,7 @@ class Assessment:
                 elif judged.kind == "recommendation" and document in stock.products:
                     line = Line("system", "Product", stock.products[document].block(0))
                 else:
+                    self.left_out["documents whose text is not here"] += 1
                     continue
                 yield Question(f"{name} {document}", (*shown, line), tuple(earlier))
 

@@ -112,6 +112,7 @@ class Annotate(Command):
 def _assess(config: "AskConfig", out: Path | None, files: tuple[str, ...]) -> None:
     """Ask assessors about CoSRec's conversations, or write what they answered into a corpus."""
     from crs_lib.cosrec.annotate import Assessment, folder
+    from crs_lib.cosrec.records import balance
     from crs_lib.report import page
 
     assessment = Assessment(**config.model_dump(exclude={"seed"}))
@@ -124,6 +125,8 @@ def _assess(config: "AskConfig", out: Path | None, files: tuple[str, ...]) -> No
         )
         shown = paths.shown(corpus)
         print(f"{counts}; corpus: {shown}/   read it with -p source {shown}")
+        unanswered = {"questions without an answer": len(assessment.questions) - len(answers.final)}
+        print(balance("answers", len(answers.views), unanswered, f"{shown}/{config.partition}"))
         return
     path = out or folder(config.run) / f"{config.kind}.html"
     if answers:
@@ -133,3 +136,4 @@ def _assess(config: "AskConfig", out: Path | None, files: tuple[str, ...]) -> No
     doubt = " in doubt, to be reviewed" if answers else ""
     print(f"{len(data['questions'])} questions{doubt}: {written}   open it in a browser, no server is needed")
     print("then: the same command with --import, and the exported files of all pages")
+    print(balance("questions", len(assessment.questions), assessment.left_out, written))
