@@ -165,6 +165,7 @@ def write_runs(settings: RetrieveSettings, stage: Stage) -> None:
     ``variants/``. ``left_out.csv`` names the topics without a ranking: nothing was found, or, as in the
     release, there are no texts to search.
     """
+    _remove_former(stage.folder)
     curated = corpus.load(corpus.locate(settings.source), "curated")
     systems = agents(settings)
     first = next(iter(systems.values()))
@@ -194,6 +195,15 @@ def write_runs(settings: RetrieveSettings, stage: Stage) -> None:
     lines = [f"{number}\t{tables.as_text(query)}\n" for number, query in numbered]
     tables.write_whole(stage.path("topics.tsv"), tables.csv_of(requested, "\t"))
     tables.write_whole(stage.path("queries.tsv"), "".join(lines))
+
+
+def _remove_former(folder: Path) -> None:
+    """Remove the run files that an earlier start of the run wrote: they bear their system's name as tag."""
+    for path in [*folder.glob("runs/*.run"), *folder.glob("links/*.run"), *folder.glob("variants/*.run")]:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            cells = file.readline().split()
+        if cells and path.stem.startswith(cells[-1]):
+            path.unlink()
 
 
 def _write_rankings(

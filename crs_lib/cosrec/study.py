@@ -11,6 +11,7 @@ from crs_lib import runs
 from crs_lib.core import paths
 from crs_lib.core.errors import NoDataError, RunError
 from crs_lib.cosrec import audit, corpus, evaluate, intents, labels, retrieve, rewriting
+from crs_lib.cosrec.records import Partition
 from crs_lib.cosrec.settings import (
     KEYWORDS,
     NAME,
@@ -100,17 +101,21 @@ def _score(settings: ScoreSettings, stage: runs.Stage) -> dict[str, pd.DataFrame
         tables["differences"] = evaluate.differences(scores, measure, **draws)
     tables["personal"] = evaluate.personalisation(scores, _twins(rankings), measure, **draws)
     tables |= _joint(scores, folder.parent / "routes.jsonl", measure)
-    tables["links"] = _NOTHING
-    links = folder.parent / "links"
-    if links.is_dir():
-        linked = {"earlier grades": evaluate.pool_prior(curated), **retrieve.read_runs(links).runs}
+    return tables | _beside(curated, folder.parent, measure, draws)
+
+
+def _beside(
+    curated: Partition, folder: Path, measure: str, draws: Mapping[str, Any]
+) -> dict[str, pd.DataFrame]:
+    """The tables of what notebook 13 writes beside its runs: links, and runs of single formulations."""
+    tables = {"links": _NOTHING, "variants": _NOTHING}
+    if (folder / "links").is_dir():
+        linked = {"earlier grades": evaluate.pool_prior(curated)}
+        linked |= retrieve.read_runs(folder / "links").runs
         tables["links"] = evaluate.score_links(curated, linked)
-    tables["variants"] = _NOTHING
-    variants = folder.parent / "variants"
-    if variants.is_dir():
-        tables["variants"] = evaluate.sensitivity(
-            curated, retrieve.read_runs(variants).runs, measure, **draws
-        )
+    if (folder / "variants").is_dir() and (folder / "topics.tsv").is_file():
+        formulated = retrieve.read_runs(folder / "variants").runs
+        tables["variants"] = evaluate.sensitivity(curated, formulated, measure, **draws)
     return tables
 
 

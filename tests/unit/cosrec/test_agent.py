@@ -190,6 +190,18 @@ def test_without_texts_there_are_requests_and_routes_and_no_runs(tmp_path, monke
     assert "no products to search" in retrieve.account("t")
 
 
+@pytest.mark.slow
+def test_a_run_made_again_keeps_no_former_system_and_every_foreign_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    source = str(part_of_sample(tmp_path / "source", crowd=4, curated=2, products=50, passages=50))
+    config = RetrieveSettings(run="t", source=source, router="views", retrievers=("bm25",), mapping="")
+    STUDY.run("retrieve", config)
+    folder = paths.run_folder("cosrec", "t") / "runs"
+    (folder / "mine.run").write_text("1_0_0 Q0 a 1 2.5 theirs\n")
+    STUDY.run("retrieve", config.changed(rewriters=("all turns",)))
+    assert {path.stem for path in folder.iterdir()} == {"bm25-all-turns", "mine"}
+
+
 def test_the_share_that_the_router_sends_right():
     routes = {("C_1", 0): ["recommendation"], ("C_1", 1): ["recommendation"]}
     table = retrieve.right_modules(CURATED, routes).set_index("intent")["right_module"]
