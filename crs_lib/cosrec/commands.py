@@ -79,7 +79,7 @@ class Catalogue(Command):
             lines[name] = lines.get(name, 0) + count
         reasons = {}
         for name, count in lines.items():
-            if name.startswith("dropped: "):
+            if name not in ("read", "kept"):
                 reasons[name.removeprefix("dropped: ")] = count
         for name, count in report["totals"]["joined"].items():
             if name.startswith("duplicate ") or name.endswith(" the limit"):

@@ -53,15 +53,15 @@ class Stock:
     passages: Mapping[str, Passage]
 
     def __init__(
-        self, folder: Path, k1: float = 1.2, b: float = 0.75, needs: Sequence[str] = _COLLECTIONS
+        self, folder: Path | str, k1: float = 1.2, b: float = 0.75, needs: Sequence[str] = _COLLECTIONS
     ) -> None:
         """Reads ``products.jsonl`` and ``passages.jsonl`` (.gz, .zst); what is not there is empty, and a
         RunError where the caller ``needs`` it.
         """
         self.k1 = k1
         self.b = b
-        self.products = _by_id(folder, "products", CatalogueProduct, needs)
-        self.passages = _by_id(folder, "passages", Passage, needs)
+        self.products = _by_id(Path(folder), "products", CatalogueProduct, needs)
+        self.passages = _by_id(Path(folder), "passages", Passage, needs)
         self._retrievers: dict[tuple[str, str], Retriever] = {}
 
     def records(self, collection: str) -> Mapping[str, CatalogueProduct] | Mapping[str, Passage]:
@@ -204,7 +204,7 @@ def opened(
     what the caller ``needs``, InputError where the index was made with another ``k1`` or ``b``.
     """
     if not index:
-        return Stock(Path(folder), k1, b, needs)
+        return Stock(folder, k1, b, needs)
     stock = StockOnDisk(paths.given(index))
     own_k1 = stock.facts["k1"]
     own_b = stock.facts["b"]

@@ -97,10 +97,11 @@ class RunFolder(NamedTuple):
 
 
 @safety.reader("run files")
-def read_folder(folder: Path) -> RunFolder:
+def read_folder(folder: Path | str) -> RunFolder:
     """Every run of a folder by the file's name without its ending, sorted: each ``.run`` or ``.run.gz``, and
     whatever else begins like a run. Raises InputError for a broken run, and two files of one name.
     """
+    folder = Path(folder)
     runs: dict[str, Run] = {}
     unread = []
     for path in sorted(folder.iterdir()):
@@ -184,12 +185,12 @@ def _number(kind: Callable[[str], N], what: str, text: str) -> N:
     return number
 
 
-def write_run(path: Path, rankings: Mapping[str, Ranking], tag: str) -> int:
+def write_run(path: Path | str, rankings: Mapping[str, Ranking], tag: str) -> int:
     """Write rankings as a run file, atomically; returns the number of lines. Scores read back to the same
     number, but equal ones are told apart (:func:`without_ties`). Raises InputError for a topic, id or tag
     that a column cannot hold (blank or empty).
     """
-    with write_aside(path) as file:
+    with write_aside(Path(path)) as file:
         for topic, ranking in rankings.items():
             for rank, hit in enumerate(without_ties(ranking), start=1):
                 cells = [topic, "Q0", hit.id, str(rank), repr(hit.score), tag]

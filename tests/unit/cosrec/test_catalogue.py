@@ -187,6 +187,13 @@ def test_order_of_lines_changes_nothing(large, tmp_path):
     assert (tmp_path / "out.jsonl").read_bytes() == whole(large)
 
 
+def test_letters_are_counted_as_the_design_writes_or_as_its_code_counts(tmp_path):
+    write(tmp_path, "Home", [fixture.meta(1, title="Éàüéôî")], [])
+    make(tmp_path)
+    assert len(read(tmp_path / "out.jsonl")) == 1
+    refused("1 language", make, tmp_path, "ascii.jsonl", letters="ascii")
+
+
 @pytest.mark.parametrize("ends", [".gz", ".zst"])
 @pytest.mark.slow
 def test_other_formats_hold_the_same(large, ends):
