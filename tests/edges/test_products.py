@@ -35,7 +35,7 @@ def ratings(numbers):
     for number in numbers:
         row = SimpleNamespace(**{**KETTLE, "rating_number": number})
         result = product(row, Options(), lambda record: json.dumps(record).encode())
-        outcomes.append(getattr(result, "ratings", result))
+        outcomes.append(result if isinstance(result, str) else result[1])
     return outcomes
 
 
