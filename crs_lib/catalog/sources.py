@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ from crs_lib.catalog import files, readers
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.declared import Declared
 from crs_lib.catalog.fields import ALL_FIELDS, FIELDS, Field
-from crs_lib.core import paths, safety
+from crs_lib.catalog.grounder import Grounder
+from crs_lib.catalog.phrases import noun_phrase
+from crs_lib.core import paths, prompts, rng, safety
 from crs_lib.core.errors import InputError
 
 SAMPLE = "sample"
@@ -20,6 +22,7 @@ THESIS = "thesis"
 THESIS_OR_SAMPLE = "thesis-or-sample"
 PLUS = "+"  # between a catalogue and what is asked for with it: sample+plot
 _OPTIONAL = ALL_FIELDS.keys() - FIELDS.keys()
+_TRIED = 20  # values of a declared field that are voiced and read back before a run
 _YAML = ".yaml"  # of a file that declares fields, beside the catalogue or behind it: items.csv+books.yaml
 
 
@@ -142,15 +145,26 @@ def _checked(path: Path, options: Mapping[str, Any]) -> Declared:
         declared = Declared(**options)
         declared.rows()
     except InputError as error:
-        lines = safety.read_text(path).splitlines()
-        where = ""
+        where = paths.shown(path)
         for name in options["fields"] or ():
             part = {**options, "fields": {name: options["fields"][name]}}
             if not _is_sound(part):
-                numbers = [n for n, line in enumerate(lines, start=1) if line.strip().startswith(f"{name}:")]
-                where = f", line {numbers[0]} (field {name!r})" if numbers else ""
-        raise InputError(f"{paths.shown(path)}{where}: {error}") from error
+                where = _place(path, name)
+        raise InputError(f"{where}: {error}") from error
     return declared
+
+
+def _place(path: Path, name: str, text: str = "") -> str:
+    """File and line of a field, or of a text behind its name, as messages say it."""
+    number = 0
+    for line_number, line in enumerate(safety.read_text(path).splitlines(), start=1):
+        if line.strip().startswith(f"{name}:"):
+            number = line_number
+        if number and text and text in line:
+            number = line_number
+            break
+    line_of = f", line {number} (field {name!r})" if number else ""
+    return f"{paths.shown(path)}{line_of}"
 
 
 def _is_sound(options: Mapping[str, Any]) -> bool:
@@ -211,6 +225,48 @@ def parted(source: str | Path) -> tuple[str, dict[str, Field]]:
     """A source without what is asked for with it, and the fields of films that it asks for."""
     parsed = Source.parse(source)
     return parsed.base, parsed.rows()
+
+
+def check_phrases(source: str | Path, catalog: Catalog) -> None:
+    """Voice twenty values of every declared field in each of its phrases, and read them back.
+
+    InputError for a phrase whose value is not read: the file, the line, what was said, and the reason.
+    """
+    parsed = Source.parse(source)
+    if catalog.declared is None or parsed.base == SAMPLE:
+        return
+    path = Path(parsed.declaration or Path(parsed.base).with_suffix(_YAML))
+    grounder = Grounder(catalog)
+    draw = rng.stream(0, "catalog", "phrases")
+    for name, row in catalog.declared.rows().items():
+        values = list(catalog.values(name))
+        for phrase in row.phrases:
+            rows = {name: replace(row, phrases=(phrase,))}
+            where = _place(_path(str(path)), name, phrase)
+            for value in values[:: 1 + len(values) // _TRIED]:
+                try:
+                    with prompts.worded(catalog.words):
+                        text = f"I want {noun_phrase({name: value}, draw, rows=rows)}"
+                except InputError as error:
+                    raise InputError(f"{where}: {error}") from error
+                reason = _unread(grounder, text, name, value)
+                if reason:
+                    said = f"{text!r} is not read as {name} {value!r}: {reason}"
+                    raise InputError(f"{where}: {said}; reword {phrase!r}, or drop the value from the items")
+
+
+def _unread(grounder: Grounder, text: str, name: str, value: str) -> str:
+    """Why a text does not name a value; empty where it does."""
+    reason = "the words are those of no value"
+    code = grounder.catalog.code(name, value)
+    for match in grounder.audit(text):
+        if match.code == code and not match.rejected:
+            return ""
+        if match.code == code:
+            reason = match.rejected
+        elif reason.startswith("the words"):
+            reason = f"it names {match.field} {match.value!r}"
+    return reason
 
 
 def content_hash(catalog: Catalog) -> str:

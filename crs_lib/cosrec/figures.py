@@ -101,5 +101,5 @@ def _cosrec_systems(systems: pd.DataFrame) -> Any:
                 style.estimate(panel, row, estimates.loc[name], look, markersize=1.2 * look.size, mew=1.2)
         panel.set(title=kind, xlabel=str(systems["measure"].iloc[0]), xlim=(0, 1))
         panel.grid(axis="x")
-    style.name_rows(drawing, axes, style.labels(order, 34))
+    style.name_rows(axes, style.labels(order, 34))
     return drawing

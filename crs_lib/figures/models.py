@@ -113,7 +113,7 @@ def _tokens_and_time(llm_calls: pd.DataFrame, model_metrics: pd.DataFrame) -> An
     names = []
     for label, key in zip(style.labels([model for _, model in sums.index]), sums.index, strict=True):
         names.append(f"{label}\n{key[0]}, {n_calls[key]:,} calls")
-    style.name_rows(drawing, axes, names, "model")
+    style.name_rows(axes, names)
     n = sent["session_id"].nunique()
     text = "Means per answered call with 95 % intervals; beside a panel: sums"
     style.note(drawing, f"{text}; n = {n} sessions.")

@@ -190,7 +190,7 @@ def _recovery_by_answers(replies_at_risk: pd.DataFrame) -> Any:
         rows = risks[risks["answers"] == stratum]
         _beyond_chance(panel, rows.rename(columns={"model": "system", "session_id": "scenario"}), order)
         style.across(panel, f"{stratum} films", 4)
-    style.name_rows(drawing, axes, style.labels(order))
+    style.name_rows(axes, style.labels(order))
     users = f"{risks['users'].iloc[0]}; lines: 95 % intervals, n = {risks['session_id'].nunique()} scenarios"
     marks = f"beside a panel: shifts; ◂: below −1; no mark: fewer than {_FEWEST} shifts; 0 is chance."
     style.note(drawing, f"{users}; {marks}")

@@ -61,7 +61,7 @@ def _leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) ->
         if len(parts) > _WIDE:
             title = title.replace(" (", "\n(")
         style.across(panel, title, 3)
-    style.name_rows(drawing, axes, style.labels(order))
+    style.name_rows(axes, style.labels(order))
     drawing.get_layout_engine().set(wspace=0.07)
     return drawing
 
@@ -122,7 +122,7 @@ def _metric_bars(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) ->
         panel.axvline(0, color=style.FAINT, linewidth=0.6)
         panel.set(xlabel="", ylabel="")
         style.across(panel, style.titled(metric), 4)
-    style.name_rows(drawing, axes, style.labels(order))
+    style.name_rows(axes, style.labels(order))
     return drawing
 
 
@@ -151,7 +151,7 @@ def _distributions(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any
             style.interval(panel, foot, row["low"], row["high"], style.INK, linewidth=1.6)
             panel.plot(row["mean"], foot, "o", color="white", mec=style.INK, mew=1, markersize=3.5)
         style.across(panel, style.titled(metric), 5 if len(shown) < _RIDGES else 3)
-    style.name_rows(drawing, axes, style.labels(order))
+    style.name_rows(axes, style.labels(order))
     return drawing
 
 

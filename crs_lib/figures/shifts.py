@@ -34,7 +34,7 @@ def _adaptation_profile(shifts: pd.DataFrame) -> Any:
     colours = style.cells(panel, values[..., 0], texts, alpha=1.0, linewidths=1.5, annot_kws=look)
     panel.set_xticklabels(_heads(table, types), fontsize=small)
     panel.set_yticklabels(style.labels(order), rotation=0)
-    panel.set(xlabel="type of shift", ylabel="system")
+    panel.set(xlabel="type of shift", ylabel="")
     style.scale(drawing, colours, panel, "share recovered", fraction=0.04)
     return drawing
 

@@ -120,9 +120,24 @@ _LOOKS = {
     "restate": Look("#3690C0", "1", _SHORT),
 }
 _PLAIN = ("oracle", "tracker")  # with or without an argument
-# Of what has no look of its own.
-CYCLE = ("#332288", "#882255", "#44AA99", "#999933", "#CC6677", "#117733", "#8B5A2B", "#AA4499")
-_MARKERS = ("d", "<", ">", "8", "H", "o", "s", "^")
+# Of what has no look of its own: fourteen colours and ten markers, so that seventy systems differ.
+CYCLE = (
+    "#332288",
+    "#882255",
+    "#44AA99",
+    "#999933",
+    "#CC6677",
+    "#117733",
+    "#8B5A2B",
+    "#AA4499",
+    "#2E2EFF",
+    "#87000F",
+    "#6FA800",
+    "#C378FF",
+    "#1F3B4D",
+    "#FF5FA2",
+)
+_MARKERS = ("d", "<", ">", "p", "h", "s", "o", "^", "X", "P")
 _LINES = ("-", _DASHED, _DOTTED)
 
 
@@ -139,10 +154,10 @@ def looks(systems: Iterable[str]) -> dict[str, Look]:
         shapes = [look.marker, *(marker for marker in _MARKERS if marker != look.marker), "p"]
         first = 1 if kind in _PLAIN else 0
         for index, name in enumerate(variants, start=first):
-            looks[name] = look._replace(marker=shapes[index % 8])
+            looks[name] = look._replace(marker=shapes[index % len(shapes)])
     for index, name in enumerate(sorted(set(names) - set(looks))):
-        turn = index // len(CYCLE)
-        looks[name] = Look(CYCLE[index % 8], _MARKERS[(index + turn) % 8], _LINES[turn % 3])
+        line = _LINES[index // len(CYCLE) % len(_LINES)]
+        looks[name] = Look(CYCLE[index % len(CYCLE)], _MARKERS[index % len(_MARKERS)], line)
     return {name: looks[name] for name in names}
 
 
@@ -294,14 +309,13 @@ def across(axes: Any, title: str, bins: int, **text: Any) -> None:
     axes.locator_params(axis="x", nbins=bins)
 
 
-def name_rows(drawing: Any, axes: Any, names: Sequence[str], title: str = "system") -> None:
-    """Names beside the rows of panels that share their heights, first on top, and what they name."""
+def name_rows(axes: Any, names: Sequence[str]) -> None:
+    """Names beside the rows of panels that share their heights, first on top."""
     panels = np.ravel(axes)
     panels[0].set_yticks(range(len(names)), names)
     panels[0].set_ylim(len(names) - 0.4, -0.6)
     for panel in panels:
         panel.tick_params(axis="y", length=0)
-    drawing.supylabel(title)
 
 
 def panels(count: int, columns: int, height: Callable[[int], float], **options: Any) -> tuple[Any, Any]:

@@ -35,7 +35,7 @@ def _realtalk_losses(attribution: pd.DataFrame) -> Any:
         left += share
     panel.set(xlabel="share of annotated ids, %", xlim=(0, 1))
     panel.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}")
-    style.name_rows(drawing, [panel], _names(table), "question")
+    style.name_rows([panel], _names(table))
     drawing.legend(loc="outside upper center", ncols=3)
     n = f"n = {int(table['ids'].max()):,} annotated ids"
     style.note(drawing, f"Unresolvable: the annotation names no message of the chat; {n}.")

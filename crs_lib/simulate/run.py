@@ -466,6 +466,7 @@ def simulate(config: SimulateConfig, *, progress: bool = True) -> Path:
         that refuses, models that are not there, or more failed sessions than ``llm`` allows (``max_failed``).
     """
     catalog = sources.load(config.catalog)
+    sources.check_phrases(config.catalog, catalog)
     folders = [_simulate_arm(config, arm, catalog, progress) for arm in config.lasting]
     return folders[0]
 

@@ -136,6 +136,44 @@ def test_a_declaration_of_fields_is_checked(tmp_path, text, message):
     refused(message, load, sources.with_fields(BOOKS, written(tmp_path, text, "mine.yaml")))
 
 
+FILM_WORDS = (
+    r"\b(movies?|films?|watch\w*|cinema|screens?|popcorn|actors?|actress|directors?|starring|tv|seen|saw)\b"
+)
+
+
+def test_the_games_of_the_page_of_data_are_talked_of_without_a_film_word(tmp_path):
+    page = (paths.ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+    declared = page.partition("<!-- games -->")[2].partition("<!-- /games -->")[0].strip().strip("`")
+    games = ["Title,Year,Genres,Studio,Platform,Themes"]
+    for number in range(90):
+        genre = ("Adventure", "Fantasy", "Horror", "Mystery", "Science Fiction")[number % 5]
+        studio = ("Lantern Forge", "Blue Harbour", "Nine Foxes", "Paper Moon")[number // 3 % 4]
+        theme = ("dragons", "pirates", "robots", "islands", "castles")[number // 5 % 5]
+        games.append(f"Tale {number},{1990 + number % 30},{genre},{studio},Lumina,{theme}")
+    csv = written(tmp_path, "\n".join(games), "items.csv")
+    source = sources.with_fields(csv, written(tmp_path, declared.removeprefix("yaml"), "games.yaml"))
+    catalog = load(source)
+    sources.check_phrases(source, catalog)
+    world = World(catalog, Grounder(catalog))
+    config = SimulateConfig(systems=["tracker"], n_sessions=3, voices="all")
+    utterances = []
+    for number in range(3):
+        for pair in simulate.session(world, "tracker", number, config).pairs():
+            utterances.append(pair.user.text)
+    assert len(utterances) == 60
+    assert [text for text in utterances if re.search(FILM_WORDS, text, re.IGNORECASE)] == []
+
+
+@pytest.mark.parametrize(("phrase", "reason"), [
+    ("with no $value", "everyday word without a word such as 'about' before it"),
+    ("like a $values story", r"a template needs \$values"),
+])  # fmt: skip
+def test_a_phrase_that_is_not_read_back_is_refused_with_file_line_and_reason(tmp_path, phrase, reason):
+    text = f"fields:\n  theme:\n    kind: topic\n    phrases: ['about $value', '{phrase}']\n"
+    source = sources.with_fields(BOOKS, written(tmp_path, text, "mine.yaml"))
+    refused(rf"mine.yaml, line 4 \(field 'theme'\): .*{reason}", sources.check_phrases, source, load(source))
+
+
 @pytest.mark.parametrize(("clean_one", "raw", "value", "reason"), [
     *((GENRE, raw, value, "") for raw, value in (
         ("Drama", "Drama"), ("drama film", "Drama"), ("Sci-Fi", "Science Fiction"), ("SCIENCE  fiction", "Science Fiction"),
