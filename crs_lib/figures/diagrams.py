@@ -19,7 +19,7 @@ def _box(panel: Any, at: tuple[float, float], lines: list[str], fill: str) -> An
     """A box around some lines, the first in bold print, with its middle at a point of the panel."""
     from matplotlib.offsetbox import AnnotationBbox, TextArea, VPacker
 
-    parts = []
+    parts: list[Any] = []
     for number, line in enumerate(lines):
         weight = "normal" if number else "bold"
         parts.append(TextArea(line, textprops={"fontsize": style.SMALL, "weight": weight}))

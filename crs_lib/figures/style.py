@@ -7,6 +7,7 @@ styles and direct labels tell the systems apart in grey.
 import io
 import textwrap
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,48 +20,10 @@ from crs_lib.core.text import one_line
 from crs_lib.metrics import base
 
 TEXT_WIDTH = 16 / 2.54  # inches: the width of the thesis's text
-SMALL, NORMAL = 8.0, 9.0  # points; nothing is printed smaller than SMALL
+SMALL = 8.0  # points; nothing is printed smaller
 INK, FAINT, GRID = "#222222", "#666666", "#DDDDDD"
 NOTEBOOK_DPI, PRINT_DPI = 130, 300
-
-STYLE: dict[str, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": NORMAL,
-    "text.parse_math": False,  # a "$" in a name is a dollar
-    "axes.titlesize": NORMAL,
-    "axes.labelsize": SMALL,
-    "xtick.labelsize": SMALL,
-    "ytick.labelsize": SMALL,
-    "legend.fontsize": SMALL,
-    "figure.labelsize": SMALL,
-    "figure.titlesize": NORMAL,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": FAINT,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "axes.linewidth": 0.6,
-    "grid.color": GRID,
-    "grid.linewidth": 0.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "lines.linewidth": 1.3,
-    "lines.markersize": 4.5,
-    "lines.markeredgewidth": 0,
-    "legend.frameon": False,
-    "xtick.major.size": 2.5,
-    "ytick.major.size": 2.5,
-    "figure.facecolor": "white",
-    "axes.facecolor": "white",
-    "savefig.facecolor": "white",
-    "savefig.bbox": None,
-    "pdf.fonttype": 42,
-    "ps.fonttype": 42,
-    "pdf.compression": 6,
-    "figure.constrained_layout.h_pad": 0.03,
-    "figure.constrained_layout.w_pad": 0.03,
-}
+STYLE = Path(__file__).with_name("thesis.mplstyle")
 # Fonts for what DejaVu Sans lacks, where they are installed: East Asian, Indic, Thai, and signs.
 _WIDE = (
     "Noto Sans CJK JP",
@@ -83,6 +46,7 @@ _WIDE = (
     "Arial Unicode MS",
     "Unifont",
 )
+_LUMINANCE = np.array([0.2126, 0.7152, 0.0722])  # of red, green and blue
 NO_GLYPH = r"Glyph .* missing from|Matplotlib currently does not support"  # warnings: a box is drawn then
 _DARK = {INK: "#E6E8EB", "#000000": "#FFFFFF", FAINT: "#9AA1AB", GRID: "#34393F", "#FFFFFF": "#16181B"}
 
@@ -145,29 +109,42 @@ def looks(systems: Iterable[str]) -> dict[str, Look]:
     """The look of each system, in their order.
 
     It is declared for the control policies, whose variants (``noisy:0.3``) share the colour; others take
-    colours from a fixed cycle in the order of their names.
+    colours and markers from fixed cycles in the order of their names.
     """
     names = list(dict.fromkeys(systems))
-    looks = {name: _LOOKS[name] for name in names if name in _LOOKS}
-    for kind, look in _LOOKS.items():
-        variants = sorted(name for name in names if name.startswith(f"{kind}:"))
-        shapes = [look.marker, *(marker for marker in _MARKERS if marker != look.marker), "p"]
-        first = 1 if kind in _PLAIN else 0
-        for index, name in enumerate(variants, start=first):
-            looks[name] = look._replace(marker=shapes[index % len(shapes)])
-    for index, name in enumerate(sorted(set(names) - set(looks))):
-        line = _LINES[index // len(CYCLE) % len(_LINES)]
-        looks[name] = Look(CYCLE[index % len(CYCLE)], _MARKERS[index % len(_MARKERS)], line)
+    looks = {}
+    variants: Counter[str] = Counter()
+    n_others = 0
+    for name in sorted(names):
+        kind = name.partition(":")[0]
+        if name in _LOOKS:
+            looks[name] = _LOOKS[name]
+        elif kind in _LOOKS:
+            variants[kind] += 1
+            looks[name] = _variant(kind, variants[kind])
+        else:
+            colour, marker = CYCLE[n_others % len(CYCLE)], _MARKERS[n_others % len(_MARKERS)]
+            line = _LINES[n_others // len(CYCLE) % len(_LINES)]
+            looks[name] = Look(colour, marker, line)
+            n_others += 1
     return {name: looks[name] for name in names}
 
 
-def settings() -> dict[str, Any]:
-    """``STYLE`` with the fonts of this machine for letters that DejaVu Sans lacks; a box is drawn without."""
+def _variant(kind: str, number: int) -> Look:
+    """The look of a variant of a policy: its colour, and a marker by the number, the first its own."""
+    look = _LOOKS[kind]
+    if kind not in _PLAIN:
+        number -= 1
+    shapes = dict.fromkeys((look.marker, *_MARKERS))
+    return look._replace(marker=list(shapes)[number % len(shapes)])
+
+
+def fonts() -> list[str]:
+    """DejaVu Sans, and the fonts of this machine for letters that it lacks; boxes are drawn without."""
     from matplotlib import font_manager
 
     installed = {font.name for font in font_manager.fontManager.ttflist}
-    wide = [name for name in _WIDE if name in installed]
-    return {**STYLE, "font.family": [STYLE["font.family"], *wide]}
+    return ["DejaVu Sans", *(name for name in _WIDE if name in installed)]
 
 
 def short(metric: str) -> str:
@@ -186,16 +163,20 @@ def labels(names: Sequence[str], width: int = 22) -> list[str]:
     """The names as an axis holds them: control characters as escapes; long ones lose the backend, then a
     piece; no two become the same.
     """
-    names = [one_line(name).replace("\t", "\\t") for name in names]
-    if any(len(name) > width for name in names):
-        bare = [name.partition(":")[2] if name.count(":") > 1 else name for name in names]
-        if len(set(bare)) == len(set(names)):
-            names = bare
+    lines = [one_line(name).replace("\t", "\\t") for name in names]
+    if max(map(len, lines), default=0) > width:
+        bare = [_without_backend(line) for line in lines]
+        if len(set(bare)) == len(set(lines)):
+            lines = bare
     for tail in (width // 2, width // 4, 1, 3 * width // 4):
-        cut = [_cut(name, width, tail) for name in names]
-        if len(set(cut)) == len(set(names)):
+        cut = [_cut(line, width, tail) for line in lines]
+        if len(set(cut)) == len(set(lines)):
             return cut
-    return labels(names, width + 8)
+    return labels(lines, width + 8)
+
+
+def _without_backend(name: str) -> str:
+    return name.partition(":")[2] if name.count(":") > 1 else name
 
 
 def _cut(name: str, width: int, tail: int) -> str:
@@ -210,7 +191,7 @@ def applied() -> Iterator[None]:
     """Draw in this style whatever the session's settings are, which come back afterwards."""
     from matplotlib import style
 
-    with style.context(["default", settings()]), warnings.catch_warnings():
+    with style.context(["default", STYLE, {"font.family": fonts()}]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", NO_GLYPH)
         yield
 
@@ -245,13 +226,15 @@ def legend(drawing: Any, systems: Sequence[str], *, lines: bool = True) -> None:
     """The systems' markers above the figure, in rows, each on its line where the figure has ``lines``."""
     from matplotlib.lines import Line2D
 
-    handles = []
     names = labels(systems)
+    handles = []
     for look, name in zip(looks(systems).values(), names, strict=True):
-        line = look.line if lines else "none"
-        handles.append(Line2D([], [], linestyle=line, label=name, **marked(look)))
-    columns = int(100 / (max(map(len, names)) + 8))
-    columns = max(2, min(len(handles), 6, columns))
+        handle = Line2D([], [], linestyle="none", label=name, **marked(look))
+        if lines:
+            handle.set_linestyle(look.line)
+        handles.append(handle)
+    fitting = int(100 / (max(map(len, names)) + 8))
+    columns = max(2, min(len(handles), 6, fitting))
     length = 2.6 if lines else 1
     drawing.legend(handles=handles, loc="outside upper center", ncols=columns, handlelength=length)
 
@@ -372,16 +355,16 @@ def darken(drawing: Any) -> None:
     for panel in drawing.axes:
         for axis in (panel.xaxis, panel.yaxis):
             axis.set_tick_params(color=_DARK[INK], labelcolor=_DARK[INK], grid_color=_DARK[GRID])
-    coloured: dict[type, tuple[str, ...]] = {
-        Line2D: ("color", "markerfacecolor", "markeredgecolor"),
-        Patch: ("facecolor", "edgecolor"),
-        Text: ("color",),
-    }
-    for kind, names in coloured.items():
-        for artist in drawing.findobj(kind):
-            colours = {name: getattr(artist, f"get_{name}")() for name in names}
-            for name, colour in colours.items():
-                getattr(artist, f"set_{name}")(_dark(colour))
+    for line in drawing.findobj(Line2D):
+        line.set_color(_dark(line.get_color()))
+        line.set_markerfacecolor(_dark(line.get_markerfacecolor()))
+        line.set_markeredgecolor(_dark(line.get_markeredgecolor()))
+    for patch in drawing.findobj(Patch):
+        face, edge = patch.get_facecolor(), patch.get_edgecolor()
+        patch.set_facecolor(_dark(face))
+        patch.set_edgecolor(_dark(edge))
+    for text in drawing.findobj(Text):
+        text.set_color(_dark(text.get_color()))
 
 
 def _dark(colour: Any) -> Any:
@@ -390,23 +373,21 @@ def _dark(colour: Any) -> Any:
 
     if isinstance(colour, str) and colour == "none":
         return colour
-    turned = {light.lower(): dark for light, dark in _DARK.items()}
-    for dark in _DARK.values():  # what is turned already stays
-        turned.setdefault(dark.lower(), dark)
-    shown = turned.get(to_hex(colour)) or _lit(colour)
-    return to_rgba(shown, to_rgba(colour)[3])
+    shade = to_hex(colour).upper()
+    alpha = to_rgba(colour)[3]
+    if shade in _DARK.values():  # turned already
+        return colour
+    return to_rgba(_DARK.get(shade) or _lit(colour), alpha)
 
 
 def _lit(colour: Any) -> Any:
     """The colour, mixed with as much white as gives it a contrast of 3 to dark paper (WCAG 2.1, graphics)."""
     from matplotlib.colors import to_rgb
 
-    red, green, blue = to_rgb(colour)
-    for step in range(10):
-        white = step / 10
-        mixed = [part + (1 - part) * white for part in (red, green, blue)]
-        luminance = 0.2126 * mixed[0] ** 2.2 + 0.7152 * mixed[1] ** 2.2 + 0.0722 * mixed[2] ** 2.2
-        if luminance > 0.13:
+    rgb = np.array(to_rgb(colour))
+    for white in np.arange(10) / 10:
+        mixed = rgb + (1 - rgb) * white
+        if mixed**2.2 @ _LUMINANCE > 0.13:
             break
     return mixed
 

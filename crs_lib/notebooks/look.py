@@ -85,7 +85,7 @@ def _set_display() -> None:
     pd.set_option("display.max_colwidth", 70)
     pd.set_option("display.width", 110)
     np.set_printoptions(precision=3, suppress=True)
-    mpl_style.use(["seaborn-v0_8-colorblind", style.settings()])
+    mpl_style.use(["seaborn-v0_8-colorblind", style.STYLE, {"font.family": style.fonts()}])
 
 
 def _check_injected(cells: Sequence[str]) -> None:

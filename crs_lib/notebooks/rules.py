@@ -76,7 +76,9 @@ def _parameters(notebook: Any, name: str) -> Iterator[str]:
         return
     used: set[str] = set()
     for cell in code[1:]:
-        used.update(node.id for node in _nodes(cell.source) if isinstance(node, ast.Name))
+        for node in _nodes(cell.source):
+            if isinstance(node, ast.Name):
+                used.add(node.id)
     for parameter in declared.values():
         if not parameter.help:
             yield f"parameter {parameter.name!r} has no trailing comment"
@@ -103,21 +105,24 @@ def _code(notebook: Any, name: str) -> Iterator[str]:
     for number, cell in enumerate(code_cells(notebook), start=1):
         where = f"code cell {number}"
         nodes = _nodes(cell.source)
-        lines = [line for line in cell.source.splitlines() if line.strip()]
+        lines = list(filter(str.strip, cell.source.splitlines()))
         if not lines:
             yield f"{where} is empty"
         elif not nodes:
             yield f"{where} is not plain Python (no magics, no shell lines)"
         if len(lines) > _LINES and "parameters" not in cell.metadata.get("tags", []):
             yield f"{where} has {len(lines)} lines; at most {_LINES}: move work into crs_lib"
-        words = {_FORBIDDEN[type(node)] for node in nodes if type(node) in _FORBIDDEN}
-        for word in sorted(words):
+        words = {_FORBIDDEN.get(type(node), "") for node in nodes}
+        for word in sorted(words - {""}):
             yield f"{where} holds {word!r}: the library does, the notebook tells"
 
 
 def _balance(notebook: Any, name: str) -> Iterator[str]:
     left_out = [*_closing(notebook), *code_cells(notebook, _FINDING)]
-    kinds = [cell.cell_type for cell in notebook.cells if cell not in left_out]
+    kinds = []
+    for cell in notebook.cells:
+        if cell not in left_out:
+            kinds.append(cell.cell_type)
     texts = kinds.count("markdown")
     share = round(100 * texts / max(1, len(kinds)))
     if not _SHARE[0] <= share <= _SHARE[1]:
@@ -152,13 +157,16 @@ def _sections(notebook: Any, name: str) -> Iterator[str]:
     if tuple(titles[-3:]) != (_CHECKS, *_CLOSING):
         yield f"it must end with the sections {_CHECKS!r}, {_CLOSING[0]!r} and {_CLOSING[1]!r}"
     for title, cells in parts:
-        finding = [_FINDING in cell.metadata.get("tags", []) for cell in cells if cell.cell_type == "code"]
+        finding = []
+        for cell in cells:
+            if cell.cell_type == "code":
+                finding.append(_FINDING in cell.metadata.get("tags", []))
         if title in _CLOSING and not any(finding[-1:]):
             yield f"section {title!r} must end with a code cell tagged {_FINDING!r} that shows its sentence"
         if any(finding[:-1]):
             yield f"section {title!r} has a cell tagged {_FINDING!r} before its end; one, as its last"
     questions = re.findall(r"^\d+\. .*\?$", notebook.cells[0].source, re.MULTILINE)
-    sections = [title for title in titles if title not in (_CHECKS, *_CLOSING)]
+    sections = set(titles) - {_CHECKS, *_CLOSING}
     if len(questions) != len(sections):
         counts = f"{len(questions)} questions ('1. …?') for {len(sections)} sections"
         yield f"the first cell lists {counts}; one each"
@@ -167,12 +175,18 @@ def _sections(notebook: Any, name: str) -> Iterator[str]:
 def _ending(notebook: Any, name: str) -> Iterator[str]:
     """The checks come last but for the findings, and the texts after them hold no number."""
     findings = code_cells(notebook, _FINDING)
-    last = [cell for cell in code_cells(notebook) if cell not in findings][-1]
+    last = code_cells(notebook)[0]
+    for cell in code_cells(notebook):
+        if cell not in findings:
+            last = cell
     if "checks" not in last.metadata.get("tags", []):
         yield "the last code cell before the findings must be tagged 'checks'"
     if not any(isinstance(node, ast.Assert) for node in _nodes(last.source)):
         yield "the cell of checks must hold asserts"
-    texts = "\n".join(cell.source for cell in _closing(notebook) if cell.cell_type == "markdown")
+    texts = ""
+    for cell in _closing(notebook):
+        if cell.cell_type == "markdown":
+            texts += f"{cell.source}\n"
     if re.search(r"\d", re.sub(r"`[^`]*`|\[[^\]]*\]\([^)]*\)", "", texts)):
         yield "the reading at the end holds a number typed by hand; it would be wrong for other parameters"
 

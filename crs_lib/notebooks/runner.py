@@ -36,14 +36,19 @@ from crs_lib.notebooks.look import PREFIX
 if TYPE_CHECKING:
     from jupyter_client.manager import AsyncKernelManager
 
-_AUTHORITY = re.compile(r"\w://(\S*)")
+_ADDRESS = re.compile(r"\w://(\S*)")
 _HARMLESS = re.compile(r"\?api-version=[\w.-]+(?![\w.&=-])")
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 _SCALARS: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool}
 _WORDS = {
-    "str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "list": "a list",
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "list": "a list",
     "dict": "an object",
-}  # fmt: skip
+}
+_BROKEN = (ValueError, TypeError, KeyError, AssertionError)  # by a version that is no number, too
 
 
 @safety.reader("a notebook")
@@ -52,20 +57,23 @@ def load(path: Path) -> Any:
     import nbformat
 
     text = safety.read_text(path)
-    with contextlib.suppress(
-        ValueError, TypeError, KeyError, AssertionError
-    ):  # of a version that is no number
+    with contextlib.suppress(*_BROKEN):
         record = safety.loads(text, path.name)
-        sources = [cell["source"] for cell in record["cells"]]
-        if record["nbformat"] == 4 and all(isinstance(source, str | list) for source in sources):
+        for cell in record["cells"]:
+            if not isinstance(cell["source"], str | list):
+                raise TypeError("a source is a text or a list of lines")
+        if record["nbformat"] == 4:
             return nbformat.reads(text, as_version=4)
     raise InputError(f"{path.name} is no notebook of format 4; open it in JupyterLab and save it")
 
 
 def code_cells(notebook: Any, tag: str = "") -> list[Any]:
     """The code cells in order; with a tag, those that carry it."""
-    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    return [cell for cell in cells if not tag or tag in cell.metadata.get("tags", [])]
+    cells = []
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and (not tag or tag in cell.metadata.get("tags", [])):
+            cells.append(cell)
+    return cells
 
 
 @dataclass(frozen=True)
@@ -84,8 +92,9 @@ class Parameter:
     @property
     def inner(self) -> str | None:
         """The type of a list's items or a dict's values; None where any type is allowed."""
-        inside = self.annotation.partition("[")[2].rstrip("]").rpartition(",")[2].strip()
-        return inside if inside in _WORDS else None
+        inside = self.annotation.partition("[")[2].rstrip("]")
+        last = inside.rpartition(",")[2].strip()
+        return last if last in _WORDS else None
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:
@@ -94,20 +103,21 @@ class Parameter:
         return TypeAdapter(kinds[self.kind], config=_STRICT)
 
     def checked(self, value: object) -> Any:
-        """The value, checked against the type; a whole number given for a float becomes a float. Numbers must
-        be finite; lists and objects may hold only what JSON holds. Raises InputError with the value and the
-        expected type. An address that could hold a password or a key is refused and not shown.
+        """The value, checked against the type; a whole number given for a float becomes a float.
+
+        Numbers must be finite; lists and objects may hold only what JSON holds. Raises InputError with the
+        value and the expected type. An address that could hold a password or a key is refused and not shown.
         """
         if _may_hold_secret(value):
             why = "has an address with a password or a query, which would stand in the notebook"
-            told = "give the address alone, and put a key in the environment"
-            raise InputError(f"parameter {self.name!r} {why}; {told}")
+            cure = "give the address alone, and put a key in the environment"
+            raise InputError(f"parameter {self.name!r} {why}; {cure}")
         try:
-            read = self._adapter.validate_python(value)
+            converted = self._adapter.validate_python(value)
         except ValidationError:
             expected = f"{_WORDS[self.kind]} ({self.annotation}), e.g. {self.default!r}"
             raise InputError(f"parameter {self.name!r} is {value!r}; expected {expected}") from None
-        return read if self.kind == "float" else value
+        return converted if self.kind == "float" else value
 
     def from_text(self, text: str) -> Any:
         """A value from the command line, read as the type; lists are JSON or parts between commas."""
@@ -115,10 +125,16 @@ class Parameter:
             return text
         if self.kind == "list" and not text.lstrip().startswith("["):
             item = Parameter(self.name, self.inner or "str", self.default, "")
-            return self.checked([item.from_text(part.strip()) for part in text.split(",") if part.strip()])
+            values = []
+            for part in text.split(","):
+                if part.strip():
+                    values.append(item.from_text(part.strip()))
+            return self.checked(values)
+        if self.kind == "bool":
+            text = text.lower()
         value: Any = text
         with contextlib.suppress(InputError):
-            value = safety.loads(text.lower() if self.kind == "bool" else text, self.name)
+            value = safety.loads(text, self.name)
         return self.checked(value)
 
 
@@ -128,11 +144,13 @@ def read_parameters(cell: str, source: str) -> dict[str, Parameter]:
         lines = ast.parse(cell).body
     except SyntaxError as error:
         raise InputError(f"{source}: the parameters cell is not Python (line {error.lineno})") from error
-    tokens = tokenize.generate_tokens(io.StringIO(cell).readline)
-    helps = {one.start[0]: one.string.lstrip("# ").rstrip() for one in tokens if one.type == tokenize.COMMENT}
+    comments = {}
+    for token in tokenize.generate_tokens(io.StringIO(cell).readline):
+        if token.type == tokenize.COMMENT:
+            comments[token.start[0]] = token.string.lstrip("# ").rstrip()
     parameters = {}
     for line in lines:
-        parameter = _parameter(line, helps.get(line.end_lineno or 0, ""), source)
+        parameter = _parameter(line, comments.get(line.end_lineno or 0, ""), source)
         parameters[parameter.name] = parameter
     return parameters
 
@@ -140,8 +158,8 @@ def read_parameters(cell: str, source: str) -> dict[str, Parameter]:
 def _parameter(line: Any, comment: str, source: str) -> Parameter:
     where = f"{source}: line {line.lineno} of the parameters cell"
     try:
-        name, annotation = line.target.id, ast.unparse(line.annotation)
-        parameter = Parameter(name, annotation, ast.literal_eval(line.value), comment)
+        annotation = ast.unparse(line.annotation)
+        parameter = Parameter(line.target.id, annotation, ast.literal_eval(line.value), comment)
     except (AttributeError, ValueError) as error:
         wrong = f"'{ast.unparse(line)}', expected 'name: type = literal  # help' (no literal is computed)"
         raise InputError(f"{where} is {wrong}") from error
@@ -154,14 +172,18 @@ def _parameter(line: Any, comment: str, source: str) -> Parameter:
     return parameter
 
 
-def _may_hold_secret(value: object, name: str = "") -> bool:
-    """Whether an address in a value has a user part or a query; ``name`` is the key of the value."""
+def _may_hold_secret(value: object, key: str = "") -> bool:
+    """Whether an address in a value has a user part or a query; ``key`` is that of the value."""
     if isinstance(value, dict):
-        return any(_may_hold_secret(item, str(key)) for key, item in value.items())
+        return any(_may_hold_secret(item, str(name)) for name, item in value.items())
     if isinstance(value, list):
-        return any(_may_hold_secret(item, name) for item in value)
-    parts = [value, *_AUTHORITY.findall(value)][name != "host" :] if isinstance(value, str) else ()
-    return any("@" in part or "?" in _HARMLESS.sub("", part) for part in parts)
+        return any(_may_hold_secret(item, key) for item in value)
+    if not isinstance(value, str):
+        return False
+    addresses = " ".join(_ADDRESS.findall(value))
+    if key == "host":
+        addresses += f" {value}"
+    return "@" in addresses or "?" in _HARMLESS.sub("", addresses)
 
 
 def check_parameters(
@@ -174,23 +196,23 @@ def check_parameters(
     return {name: declared[name].checked(value) for name, value in values.items()}
 
 
-def help_text(parameters: dict[str, Parameter], source: str) -> str:
+def help_text(parameters: Mapping[str, Parameter], source: str) -> str:
     """The parameters of a notebook to read: one a line, with its default."""
-    heads = [f"{name} ({parameter.annotation})" for name, parameter in parameters.items()]
-    width = max(map(len, heads), default=0)
+    heads = {name: f"{name} ({parameter.annotation})" for name, parameter in parameters.items()}
+    width = max(map(len, heads.values()), default=0)
     lines = [f"parameters of {source}, with their defaults:"]
-    for head, parameter in zip(heads, parameters.values(), strict=True):
+    for name, parameter in parameters.items():
         default = json.dumps(parameter.default, ensure_ascii=False)
-        lines.append(f"  {head:<{width}}  {parameter.help} [{default}]")
+        lines.append(f"  {heads[name]:<{width}}  {parameter.help} [{default}]")
     return "\n".join(lines)
 
 
 def find(notebook: str | Path) -> Path:
     """The file of a notebook given as ``03_simulate``, ``03_simulate.ipynb`` or a path."""
-    return found("notebook", notebook, paths.notebooks(), ".ipynb")
+    return file_of("notebook", notebook, paths.notebooks(), ".ipynb")
 
 
-def found(kind: str, name: str | Path, folder: Path, ending: str) -> Path:
+def file_of(kind: str, name: str | Path, folder: Path, ending: str) -> Path:
     """The file of a path, or of a name in a folder, whose ending may be left out; InputError for none."""
     named = Path(f"{str(name).removesuffix(ending)}{ending}")
     for path in (named, folder / named.name):
@@ -206,9 +228,9 @@ def committed() -> list[Path]:
 
 def study(notebook: Path) -> str:
     """The study of a notebook, from the tens digit of its number; ``other`` for a name without a number."""
+    digit = notebook.name[0]
     if not notebook.name[:2].isdigit():
         return "other"
-    digit = notebook.name[0]
     if digit == "0":
         return "movies"
     for client in clients():
@@ -227,27 +249,31 @@ def parameters_of(notebook: str | Path) -> dict[str, Parameter]:
 def run(
     notebook: str | Path, parameters: Mapping[str, object] | None = None, out: str | Path | None = None
 ) -> Path:
-    """Run a notebook with these parameters in a fresh kernel; returns the path of the executed notebook. The
-    path is ``results/<study>/<run>/notebooks/<notebook>.ipynb`` unless ``out`` names another. Raises
+    """Run a notebook with these parameters in a fresh kernel; returns the path of the executed notebook.
+
+    The path is ``results/<study>/<run>/notebooks/<notebook>.ipynb`` unless ``out`` names another. Raises
     InputError for an unknown notebook, an unknown parameter or a value of another type, before anything runs;
     InputError or RunError with the text of the cell that failed. A failed notebook is kept.
     """
     source = find(notebook)
-    declared = parameters_of(source)
-    given = check_parameters(declared, parameters or {}, source.stem)
-    usual = output(source, {name: p.default for name, p in declared.items()} | given)
+    values = check_parameters(parameters_of(source), parameters or {}, source.stem)
+    usual = output(source, values)
     target = paths.given(out) if out else usual
     if target.suffix != ".ipynb":
         raise InputError(f"the output {str(target)!r} is no notebook; give a name that ends in .ipynb")
-    named = [paths.given(value) for value in given.values() if isinstance(value, str) and value]
-    paths.apart([target], [source, *(path for path in named if path.is_file())], own=usual)
-    execute(source, target, given)
+    inputs = [source]
+    for value in values.values():
+        if isinstance(value, str) and value and paths.given(value).is_file():
+            inputs.append(paths.given(value))
+    paths.apart([target], inputs, own=usual)
+    execute(source, target, values)
     return target
 
 
 def output(source: Path, values: Mapping[str, Any]) -> Path:
-    """The path of the executed notebook of a run."""
-    name = values.get("run")
+    """The path of the executed notebook of a run, with its defaults where ``values`` has no other."""
+    defaults = {name: parameter.default for name, parameter in parameters_of(source).items()}
+    name = {**defaults, **values}.get("run")
     folder = paths.run_folder(study(source), name) if name else paths.results() / study(source)
     return folder / "notebooks" / source.name
 
@@ -261,29 +287,33 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 def execute(
     source: Path, out: Path, values: Mapping[str, Any], env: Mapping[str, str] = {}, cwd: Path | None = None
 ) -> None:
-    """Run ``source`` with these parameters and write the executed notebook to ``out``. ``env`` is added to
-    the kernel's environment; ``cwd`` is the kernel's working folder (None: the current one). A failing cell
-    raises InputError or RunError with one plain text. The notebook up to that cell is then stored beside
-    ``out`` as ``<name>.failed.ipynb``, and an earlier ``out`` is untouched. ``values`` are not checked here.
+    """Run ``source`` with these parameters, which are not checked, and write the executed notebook.
+
+    ``env`` is added to the kernel's environment; ``cwd`` is the kernel's working folder (None: the current
+    one). A failing cell raises InputError or RunError with one plain text. The notebook up to that cell is
+    then stored beside ``out`` as ``<name>.failed.ipynb``, and an earlier ``out`` is untouched.
     """
     import papermill
     from nbclient.exceptions import DeadKernelError
 
     logging.getLogger("papermill").setLevel(logging.CRITICAL)  # its errors are raised as well
     failed = out.with_name(f"{out.stem}.failed.ipynb")
-    started: list[int] = []
+    kernels: list[int] = []
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="crs-", ignore_cleanup_errors=True) as settings:
-            manager = _own_kernel(_environment(settings, env), started)
-            do = functools.partial(
-                papermill.execute_notebook, _literal(source), _literal(failed), dict(values),
-                kernel_name="python3", progress_bar=False, cwd=cwd, kernel_manager_class=manager,
-                start_timeout=300,  # a busy machine may take its time over a kernel's imports
-                extra_arguments=["--log-level=50"],
-                coalesce_streams=True,  # how printed text is split depends on timing
-            )  # fmt: skip
-            _interruptibly(do, started, Path(settings) / _PROGRESS)
+            options = {
+                "kernel_name": "python3",
+                "kernel_manager_class": _own_kernel(_environment(settings, env), kernels),
+                "progress_bar": False,
+                "cwd": cwd,
+                "start_timeout": 300,  # a busy machine may take its time over a kernel's imports
+                "extra_arguments": ["--log-level=50"],
+                "coalesce_streams": True,  # how printed text is split depends on timing
+            }
+            places = _literal(source), _literal(failed), dict(values)
+            job = functools.partial(papermill.execute_notebook, *places, **options)
+            _interruptibly(job, kernels, Path(settings) / _PROGRESS)
         failed.replace(out)
     except papermill.PapermillExecutionError as error:
         raise _plain(error, source, _aside(failed)) from None
@@ -296,45 +326,52 @@ def execute(
 
 def _aside(failed: Path) -> Path:
     """Where a failed notebook is kept: in its run, or of a run without any file beside all runs."""
-    run = failed.parent.parent
-    if failed.parent.name != "notebooks" or [*run.rglob("*.*")] != [failed]:
+    run_folder = failed.parent.parent
+    files = list(run_folder.rglob("*.*"))
+    if failed.parent.name != "notebooks" or files != [failed]:
         return failed
-    place = run.parent / "notebooks" / f"{run.name}-{failed.name}"
-    place.parent.mkdir(exist_ok=True)
-    failed.replace(place)
+    beside = run_folder.parent / "notebooks" / f"{run_folder.name}-{failed.name}"
+    beside.parent.mkdir(exist_ok=True)
+    failed.replace(beside)
     with contextlib.suppress(OSError):
         failed.parent.rmdir()
-        run.rmdir()
-    return place
+        run_folder.rmdir()
+    return beside
 
 
-def _interruptibly(do: Callable[[], object], kernels: list[int], progress_lines: Path) -> None:
-    """Do it in a thread, as papermill would keep Ctrl-C to itself: the kernel gets it, then it is raised.
+def _interruptibly(job: Callable[[], object], kernels: list[int], progress_lines: Path) -> None:
+    """Do a job in a thread, as papermill would keep Ctrl-C to itself: kernels get it, then it is raised.
+
     What the kernel writes about its progress is shown here.
     """
     outcome: Future[object] = Future()
 
     def work() -> None:
         try:
-            outcome.set_result(do())
+            outcome.set_result(job())
         except BaseException as error:
             outcome.set_exception(error)
 
     thread = threading.Thread(target=work, name="notebook", daemon=True)
     thread.start()
+    shown = 0
     try:
-        shown = 0
         while thread.is_alive():
             thread.join(_GLANCE)
             shown = _show_new(progress_lines, shown)
         outcome.result()
     except KeyboardInterrupt:
-        for sign, patience in ((signal.SIGINT, _TIDY), (signal.SIGKILL, 0.0)):
-            for kernel in kernels:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(kernel, sign)
-            thread.join(patience)
+        _signal(kernels, signal.SIGINT)
+        thread.join(_TIDY)
+        _signal(kernels, signal.SIGKILL)
+        thread.join(0.0)
         raise
+
+
+def _signal(kernels: list[int], sign: signal.Signals) -> None:
+    for kernel in kernels:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(kernel, sign)
 
 
 def _show_new(lines: Path, shown: int) -> int:
@@ -354,12 +391,16 @@ def _literal(path: Path) -> str:
 def _environment(settings: str, variables: Mapping[str, str]) -> dict[str, str]:
     """The kernel's environment: this process's, plus the package on the path, without personal settings."""
     lines = f"{progress.LINES}{Path(settings) / _PROGRESS}"
-    plain = {name: value for name, value in os.environ.items() if name != "JPY_SESSION_NAME"}
-    return {
-        **plain, "PYTHONPATH": os.pathsep.join(filter(None, [str(paths.ROOT), os.environ.get("PYTHONPATH")])),
-        "MPLBACKEND": "module://matplotlib_inline.backend_inline", "IPYTHONDIR": settings, PREFIX: sys.prefix,
-        progress.VARIABLE: os.environ.get(progress.VARIABLE) or progress.terminal() or lines, **variables,
-    }  # fmt: skip
+    environment = dict(os.environ)
+    environment.pop("JPY_SESSION_NAME", None)
+    python_path = [str(paths.ROOT), environment.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, python_path))
+    environment["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
+    environment["IPYTHONDIR"] = settings
+    environment[PREFIX] = sys.prefix
+    if not environment.get(progress.VARIABLE):
+        environment[progress.VARIABLE] = progress.terminal() or lines
+    return {**environment, **variables}
 
 
 def _own_kernel(environment: dict[str, str], started: list[int]) -> "type[AsyncKernelManager]":
@@ -379,19 +420,24 @@ def _own_kernel(environment: dict[str, str], started: list[int]) -> "type[AsyncK
 
         async def start_kernel(self, **options: Any) -> None:  # type: ignore[override]
             asyncio.get_running_loop().set_exception_handler(handle_unawaited)
-            await super().start_kernel(**{**options, "env": environment})
-            started.extend(filter(None, [getattr(self.provisioner, "pid", None)]))
+            options["env"] = environment
+            await super().start_kernel(**options)
+            process = getattr(self.provisioner, "pid", None)
+            if process:
+                started.append(process)
 
     return OwnKernel
 
 
 def _plain(error: Any, source: Path, out: Path) -> InputError | RunError:
     """The failing cell's error as one plain text with the notebook's name and where the notebook is kept."""
-    kept = f"(the notebook as far as it came: {paths.shown(out)})"
-    if error.ename in ("InputError", "RunError"):
-        kind = InputError if error.ename == "InputError" else RunError
-        return kind(f"{source.stem}: {error.evalue}\n{kept}")
+    where = f"(the notebook as far as it came: {paths.shown(out)})"
+    if error.ename == "InputError":
+        return InputError(f"{source.stem}: {error.evalue}\n{where}")
+    if error.ename == "RunError":
+        return RunError(f"{source.stem}: {error.evalue}\n{where}")
     text = _COLOUR.sub("", str(error.evalue)).strip() or "no message"
-    arrow = re.search(r"^-+> \d+ (.*)$", _COLOUR.sub("", "\n".join(error.traceback)), re.MULTILINE)
+    trace = _COLOUR.sub("", "\n".join(error.traceback))
+    arrow = re.search(r"^-+> \d+ (.*)$", trace, re.MULTILINE)
     line = f"\n  at: {arrow[1].strip()}" if arrow else ""
-    return RunError(f"{source.stem}, cell [{error.exec_count}]: {error.ename}: {text}{line}\n{kept}")
+    return RunError(f"{source.stem}, cell [{error.exec_count}]: {error.ename}: {text}{line}\n{where}")

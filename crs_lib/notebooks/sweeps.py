@@ -87,9 +87,12 @@ class Sweep(Settings):
         together = {}
         for parameters in declared.values():
             together.update(parameters)
-        owners = tuple(f"{book.stem}." for book in self.books)
+        stems = [book.stem for book in self.books]
         for cell in self.cells:
-            shared = {name: value for name, value in cell.items() if not name.startswith(owners)}
+            shared = {}
+            for name, value in cell.items():
+                if name.partition(".")[0] not in stems:
+                    shared[name] = value
             runner.check_parameters(together, shared, "the sweep")
             for book, parameters in declared.items():
                 runner.check_parameters(parameters, self.values_for(cell, book), book.stem)
@@ -99,9 +102,11 @@ class Sweep(Settings):
         """The parameters of a cell that this notebook takes; its own values override the shared ones."""
         declared = runner.parameters_of(notebook)
         own = f"{notebook.stem}."
-        values = {name: value for name, value in cell.items() if name in declared}
+        values: dict[str, Any] = {}
         for name, value in cell.items():
-            if name.startswith(own):
+            if name in declared:
+                values.setdefault(name, value)
+            elif name.startswith(own):
                 values[name.removeprefix(own)] = value
         return values
 
@@ -111,17 +116,20 @@ class Step(NamedTuple):
 
     book: Path
     values: dict[str, Any]
-    kept_result: bool
+    is_kept: bool
 
 
 @safety.reader("a sweep")
 def read(file: str | Path) -> Sweep:
     """Read and check a sweep, by its path or its name in ``notebooks/sweeps``; InputError for a wrong one."""
-    path = runner.found("sweep", file, paths.notebooks() / "sweeps", ".yaml")
+    path = runner.file_of("sweep", file, paths.notebooks() / "sweeps", ".yaml")
     record = safety.read_yaml(path)
     if not isinstance(record, dict):
         raise InputError(f"{path.name}: expected the keys {', '.join(Sweep.model_fields)}")
-    values = {str(key): value for key, value in record.items() if value is not None}
+    values = {}
+    for key, value in record.items():
+        if value is not None:
+            values[str(key)] = value
     try:
         return Sweep(**values)
     except InputError as error:
@@ -147,8 +155,12 @@ def run(
     """
     sweep = read(file)
     plan = [_steps(cell, sweep.books) for cell in sweep.cells]
-    every = [step for steps in plan for step in steps]
-    ready([(step.book.stem, step.values) for step in every if not step.kept_result])
+    to_run = []
+    for step in itertools.chain(*plan):
+        if not step.is_kept:
+            to_run.append((step.book.stem, step.values))
+    ready(to_run)
+    n_steps = sum(map(len, plan))
     ended = itertools.count(1)
 
     def chain(cell: Mapping[str, Any], steps: Sequence[Step]) -> list[dict[str, Any]]:
@@ -156,20 +168,22 @@ def run(
         rows: list[dict[str, Any]] = []
         for step in steps:
             row = {name: cell[name] for name in ("run", *sweep.grid)}
-            row.update(notebook=step.book.stem, status="kept" if step.kept_result else "done")
             rows.append(row)
+            row["notebook"] = step.book.stem
+            row["status"] = "kept" if step.is_kept else "done"
+            if step.is_kept:
+                next(ended)
+                continue
             name = f"{cell['run']}: {step.book.stem}"
             began = time.monotonic()
+            say(f"{name} …")
             try:
-                if not step.kept_result:
-                    say(f"{name} …")
-                    runner.run(step.book, step.values)
+                runner.run(step.book, step.values)
             except (InputError, RunError) as error:
-                row.update(status="failed", error=f"{cell['run']}: {error}")
+                row["status"] = "failed"
+                row["error"] = f"{cell['run']}: {error}"
                 break
-            number = next(ended)
-            if not step.kept_result:
-                say(f"{number}/{len(every)} {name} {time.monotonic() - began:.0f} s")
+            say(f"{next(ended)}/{n_steps} {name} {time.monotonic() - began:.0f} s")
         return rows
 
     if jobs == 1:
@@ -177,7 +191,7 @@ def run(
     else:
         with ThreadPoolExecutor(jobs) as pool:
             chains = list(pool.map(chain, sweep.cells, plan))
-    table = pd.DataFrame([row for rows in chains for row in rows])
+    table = pd.DataFrame(list(itertools.chain(*chains)))
     if "error" in table:
         errors = table.pop("error").dropna()
         raise RunError(f"{table.to_string(index=False)}\n{len(errors)} failed:\n" + "\n".join(errors))
@@ -197,9 +211,8 @@ def _steps(cell: Mapping[str, Any], books: Sequence[Path]) -> list[Step]:
 
 def _is_finished(book: Path, values: Mapping[str, Any]) -> bool:
     """Whether the run holds this notebook, executed to the end with the same code and parameters."""
-    defaults = {name: parameter.default for name, parameter in runner.parameters_of(book).items()}
     try:
-        executed = load(runner.output(book, {**defaults, **values}))
+        executed = load(runner.output(book, values))
     except InputError:  # there is none, or it was cut off while it was written
         return False
     record = executed.metadata.get("papermill", {})
@@ -209,5 +222,8 @@ def _is_finished(book: Path, values: Mapping[str, Any]) -> bool:
 
 
 def _sources(notebook: Any) -> list[str]:
-    injected = runner.code_cells(notebook, "injected-parameters")
-    return [cell.source for cell in runner.code_cells(notebook) if cell not in injected]
+    sources = []
+    for cell in runner.code_cells(notebook):
+        if "injected-parameters" not in cell.metadata.get("tags", []):
+            sources.append(cell.source)
+    return sources
