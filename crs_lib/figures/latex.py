@@ -13,8 +13,8 @@ from crs_lib.figures.models import JUDGED
 from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS
 
-_ESCAPES = str.maketrans({
-    **{mark: f"\\{mark}" for mark in "&%$#_{}"},
+_ESCAPES = {mark: f"\\{mark}" for mark in "&%$#_{}"}
+_SIGNS = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
@@ -23,12 +23,13 @@ _ESCAPES = str.maketrans({
     "↑": r"$\uparrow$",
     "↓": r"$\downarrow$",
     "–": "--",
-})  # fmt: skip
+}
+_PRINTED = str.maketrans(_ESCAPES | _SIGNS)
 
 
 def escape(text: Any) -> str:
     """The text as LaTeX prints it literally, control characters as escapes."""
-    return one_line(str(text)).translate(_ESCAPES)
+    return one_line(str(text)).translate(_PRINTED)
 
 
 def tabular(cells: Mapping[str, Iterable[str]], comment: str, columns: str = "") -> str:
@@ -38,19 +39,17 @@ def tabular(cells: Mapping[str, Iterable[str]], comment: str, columns: str = "")
     a table.
     """
     columns = columns or "l" + "r" * (len(cells) - 1)
-    rows = [" & ".join(row) + r" \\" for row in zip(*cells.values(), strict=True)]
-    lines = [
-        f"% {comment} Needs \\usepackage{{booktabs}}.",
-        f"\\begin{{tabular}}{{{columns}}}",
-        r"\toprule",
-        " & ".join(cells) + r" \\",
-        r"\midrule",
-        *rows,
-        r"\bottomrule",
-        r"\end{tabular}",
-        "",
-    ]
+    lines = [f"% {comment} Needs \\usepackage{{booktabs}}."]
+    lines += [f"\\begin{{tabular}}{{{columns}}}", r"\toprule"]
+    lines += [_row(cells), r"\midrule"]
+    for row in zip(*cells.values(), strict=True):
+        lines.append(_row(row))
+    lines += [r"\bottomrule", r"\end{tabular}", ""]
     return "\n".join(lines)
+
+
+def _row(texts: Iterable[str]) -> str:
+    return " & ".join(texts) + r" \\"
 
 
 def number(value: float, digits: int = 2) -> str:
@@ -83,18 +82,19 @@ def _table_model_metrics(model_metrics: pd.DataFrame, *, metrics: Sequence[str] 
     """
     frames.require(model_metrics, ["metric", "mean", "low", "high"])
     order = frames.systems_of(model_metrics)
-    digits = (
-        3 if layout.is_thesis(frames.convention_of(model_metrics)) else 2
-    )  # as many as the thesis printed
+    digits = 2
+    if layout.is_thesis(frames.convention_of(model_metrics)):
+        digits = 3  # as many as the thesis printed
     shown = [base.get(name).name for name in metrics]
     if not shown:
         scored = set(model_metrics.loc[model_metrics["mean"].notna(), "metric"])
-        judged = [name for name in CONSTRUCTS if name in scored]
-        shown = [*frames.shown_in("table_model_metrics", model_metrics), *judged]
-    cells = {"system": [escape(name) for name in order]}
+        shown = frames.shown_in("table_model_metrics", model_metrics)
+        shown += [name for name in CONSTRUCTS if name in scored]
+    cells = {"system": list(map(escape, order))}
     for metric in shown:
         rows = model_metrics[model_metrics["metric"] == metric].set_index("model")
-        cells[escape(style.titled(metric))] = intervals(rows.loc[order], digits=digits)
+        head = escape(style.titled(metric))
+        cells[head] = intervals(rows.loc[order], digits=digits)
     return tabular(cells, "Mean [95 % interval] by system.")
 
 
@@ -108,7 +108,10 @@ def _table_judges(judge_means: pd.DataFrame) -> str:
     frames.require(judge_means, ["construct", "mean", "low", "high", "n", "n_missing", "own_family"])
     order = frames.systems_of(judge_means)
     own_family = set(judge_means.loc[judge_means["own_family"].astype(bool), "model"])
-    systems = [escape(name) + "$^*$" if name in own_family else escape(name) for name in order]
+    systems = []
+    for name in order:
+        star = "$^*$" if name in own_family else ""
+        systems.append(escape(name) + star)
     cells = {"system": systems}
     for construct, part in judge_means.groupby("construct", sort=False):
         rows = part.set_index("model").loc[order]
@@ -122,15 +125,13 @@ def _table_judges(judge_means: pd.DataFrame) -> str:
 def headline_table(headline: pd.DataFrame) -> str:
     """The best system on each outcome, its mean, interval and lead, and the published best if any."""
     frames.filled(headline, ["metric", "best", "mean", "low", "high", "second", "lead"])
-    cells = {
-        "outcome": [escape(style.titled(metric)) for metric in headline["metric"]],
-        "best system": [escape(best) for best in headline["best"]],
-        "mean": intervals(headline, digits=3),
-        "lead": [number(lead, 3) for lead in headline["lead"]],
-    }
+    cells = {"outcome": [escape(style.titled(metric)) for metric in headline["metric"]]}
+    cells["best system"] = list(map(escape, headline["best"]))
+    cells["mean"] = intervals(headline, digits=3)
+    cells["lead"] = [number(lead, 3) for lead in headline["lead"]]
     published = headline["published_best"]
     if published.isna().all():
         return tabular(cells, "The best system by outcome.", "llrr")
-    cells["published best"] = ["--" if pd.isna(best) else escape(best) for best in published]
+    cells["published best"] = [escape(best) for best in published.fillna("–")]
     cells["published"] = [number(mean, 3) for mean in headline["published"]]
     return tabular(cells, "The best system by outcome.", "llrrlr")
