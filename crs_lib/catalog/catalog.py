@@ -413,12 +413,18 @@ class Catalog:
         return np.flatnonzero(self.recommendable).astype(np.int32)
 
     def recommend(self, constraints: Constraints, limit: int = 30, seed: int = 0) -> list[dict[str, Any]]:
-        """At most ``limit`` (1 to 50) films for the constraints, relaxed as :meth:`query`; deterministic."""
-        items = self.query(constraints, relax=True).items
+        """At most ``limit`` (1 to 50) films for the constraints, relaxed as :meth:`query`; deterministic.
+
+        ``relaxed`` of each film names the fields that were given up, none where it meets all.
+        """
+        answer = self.query(constraints, relax=True)
         draw = rng.stream(seed, "recommend")
-        order = draw.permutation(len(items))
+        order = draw.permutation(len(answer.items))
         limit = min(_MOST_RECOMMENDED, max(1, limit))
-        return [self.record(int(item)) for item in items[order[:limit]]]
+        records = []
+        for item in answer.items[order[:limit]]:
+            records.append({**self.record(int(item)), "relaxed": list(answer.dropped)})
+        return records
 
     get_available_genres = genres
 

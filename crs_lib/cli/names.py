@@ -133,8 +133,9 @@ def _show_help(words: Sequence[str]) -> NoReturn:
     group = words[0] if words else ""
     lines = _listing(f"{group} ") or _listing("")
     text = f"{crs_lib.__doc__}\n\nEvery command has --help.\n\n{lines}"
+    last = "Names of the published designs, and what each is here: docs/names.md"
     parser = ArgumentParser(
-        PROGRAM, f"{PROGRAM} COMMAND …", text, formatter_class=RawDescriptionHelpFormatter
+        PROGRAM, f"{PROGRAM} COMMAND …", text, last, formatter_class=RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", action="version", version=f"crs-lib {crs_lib.__version__}")
     how = 'completes commands: eval "$(crs --completion bash)"'

@@ -219,10 +219,13 @@ class Judge(Command):
 
     def _report(self) -> None:
         from crs_lib import judge
+        from crs_lib.judge.rating import read_scores
+        from crs_lib.judge.reliability import summary
+        from crs_lib.judge.run import flag_counts
 
         path = paths.given(self.run)
         is_file = path.is_file() or len(path.parts) > 1
-        scores = judge.read_scores(path) if is_file else judge.score_table(self.run)
-        table(judge.flag_counts(scores), "Scores asked for, given and missing")
-        table(judge.summary(scores), "How far the judges can be trusted")
+        scores = read_scores(path) if is_file else judge.score_table(self.run)
+        table(flag_counts(scores), "Scores asked for, given and missing")
+        table(summary(scores), "How far the judges can be trusted")
         table(judge.headline(scores), "Mean scores, without judges of the system's own family")

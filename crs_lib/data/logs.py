@@ -286,9 +286,11 @@ def _parse(text: str, where: str) -> object:
         return error
 
 
+_PRONOUNS = "You|Her|Us|They|Them|It|He|She|Him|We|Me|Who|That|This|Yes|No"
 _PATTERNS = {
     "printed record": (re.compile(r"\{\s*(['\"])\w+\1\s*:"), (USER, SYSTEM)),
     "id for a title": (re.compile(r"(?<!\w)@\d+\b"), (USER, SYSTEM)),
+    "everyday title": (re.compile(rf"(?<=[a-z,(] )(?:{_PRONOUNS})\b"), (USER,)),
     "N/A in text": (re.compile(r"(?<![\w/])N/A(?![\w/])"), (USER, SYSTEM)),
     "speaks of the user": (re.compile(r"\b(?:the|this) user(?:['’]s)?\b", re.IGNORECASE), (SYSTEM,)),
     "control character": (re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ufffd]"), (USER, SYSTEM)),
@@ -305,6 +307,7 @@ def log_quirks(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
 
         printed record       a whole catalogue record (or other object) stands in the utterance
         ambiguous title      several films bear a title, and neither a year nor what was asked tells which
+        everyday title       a user's turn holds a title that is an everyday word: "in the mood of Her"
         N/A in text          a missing value of the catalogue was written out as N/A
         speaks of the user   a reply addresses somebody else about 'the user': text of the prompt leaked
         control character    a terminal code, or a character that was lost in decoding

@@ -250,7 +250,8 @@ def _of_systems(frame: pd.DataFrame) -> dict[str, int]:
 
 def names(study: str | None = None) -> list[str]:
     """The registered figures, all or those of a study, in the order in which they are written."""
-    return [entry.name for entry in FIGURES if study in (None, entry.facts["study"])]
+    listed = [entry for entry in FIGURES if not entry.facts.get("hidden")]
+    return [entry.name for entry in listed if study in (None, entry.facts["study"])]
 
 
 def _entry(name: str) -> Entry[Any]:
@@ -415,12 +416,13 @@ def _chosen(study: str, only: str | None) -> list[Entry[Any]]:
     if not entries:
         studies = sorted({entry.facts["study"] for entry in FIGURES})
         raise InputError(f"no figures for study {study!r}{did_you_mean(study, studies)}")
-    if only is None:
-        return entries
     for entry in entries:
         if entry.name == only:
             return [entry]
-    raise unknown("figure", only, [entry.name for entry in entries])
+    listed = [entry for entry in entries if not entry.facts.get("hidden")]
+    if only is None:
+        return listed
+    raise unknown("figure", only, [entry.name for entry in listed])
 
 
 def _read_all(entries: Sequence[Entry[Any]], run: str, read: Reader) -> dict[str, pd.DataFrame | NoDataError]:

@@ -123,15 +123,23 @@ def _table_judges(judge_means: pd.DataFrame) -> str:
 
 
 def headline_table(headline: pd.DataFrame) -> str:
-    """The best system on each outcome, its mean, interval and lead, and the published best if any."""
+    """The best system on each outcome, its mean, interval and lead, and the published best if any; how other
+    published means were made is said first, and below the table.
+    """
     frames.filled(headline, ["metric", "best", "mean", "low", "high", "second", "lead"])
     cells = {"outcome": [escape(style.titled(metric)) for metric in headline["metric"]]}
     cells["best system"] = list(map(escape, headline["best"]))
     cells["mean"] = intervals(headline, digits=3)
     cells["lead"] = [number(lead, 3) for lead in headline["lead"]]
+    comment = "The best system by outcome."
     published = headline["published_best"]
-    if published.isna().all():
-        return tabular(cells, "The best system by outcome.", "llrr")
+    notes = list(headline["published_note"].dropna().unique())
+    if published.isna().all() and not notes:
+        return tabular(cells, comment, "llrr")
     cells["published best"] = [escape(best) for best in published.fillna("–")]
     cells["published"] = [number(mean, 3) for mean in headline["published"]]
-    return tabular(cells, "The best system by outcome.", "llrrlr")
+    table = tabular(cells, " ".join([*notes, comment]), "llrrlr")
+    if not notes:
+        return table
+    text = r"\multicolumn{6}{p{0.9\linewidth}}{\footnotesize " + escape(" ".join(notes)) + r"} \\"
+    return table.replace("\\bottomrule", f"\\midrule\n{text}\n\\bottomrule")

@@ -1,10 +1,7 @@
-from .rating import read_scores
-from .reliability import headline, summary
+from .reliability import headline
 from .run import (
     SCORES,
     add_scores,
-    adopt,
-    flag_counts,
     judge_run,
     read_records,
     reliability_of,
@@ -17,16 +14,12 @@ from .run import (
 __all__ = [
     "SCORES",
     "add_scores",
-    "adopt",
-    "flag_counts",
     "headline",
     "judge_run",
     "read_records",
-    "read_scores",
     "reliability_of",
     "score_table",
     "scores_of",
     "shown_scores",
-    "summary",
     "usage",
 ]

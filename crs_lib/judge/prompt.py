@@ -24,6 +24,13 @@ RULE = (
     "last turn fit"
 )
 _LOGGED = ("wishes", "constraints", "avoid")
+_FROM_LOG = (
+    "From the record of the user, not from the conversation. Every line says what held from that turn on."
+)
+_FROM_TURNS = (
+    "No record of the user was kept. The lines are read by rules from the user's own turns; every line says "
+    "what a turn names."
+)
 Groups = Sequence[Sequence[str]]  # of constructs that share a call
 
 
@@ -183,7 +190,14 @@ def messages(
     conversation = _conversation(dialogue, excerpt)
     wishes = wish_summary(dialogue)
     criteria = "\n\n".join(prompts.render(constructs.get(name).prompt) for name in group)
-    parts = {"wishes": wishes, "conversation": conversation, "fence": fence([conversation, wishes])}
+    logged = any(_is_logged(pair) for pair in dialogue.pairs())
+    origin = _FROM_LOG if logged else _FROM_TURNS
+    parts = {
+        "wishes": wishes,
+        "origin": origin,
+        "conversation": conversation,
+        "fence": fence([conversation, wishes]),
+    }
     parts["turns"] = f"{len(excerpt.turns)} of {excerpt.total} turns, in their order."
     lowest, highest = constructs.get(group[0]).scale
     if expected:

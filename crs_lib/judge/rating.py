@@ -49,7 +49,7 @@ class CheckedScore:
     evidence: str = ""
 
 
-def check_score(value: Any, construct: str, evidence: str = "") -> CheckedScore:
+def _check_score(value: Any, construct: str, evidence: str = "") -> CheckedScore:
     """A given value as a score: a whole number of the construct's scale, or missing with a flag. Flags:
     ``missing`` (null, NaN), ``not a number`` (also true, false and texts), ``not whole``, ``out of range``.
     """
@@ -80,7 +80,7 @@ def read_reply(text: str, group: Sequence[str]) -> dict[str, CheckedScore]:
         part = record.get(name) if isinstance(record, Mapping) else None
         if isinstance(part, Mapping) and "score" in part:
             evidence = shorten(str(part.get("evidence", "")), _EVIDENCE)
-            scores[name] = check_score(part["score"], name, evidence)
+            scores[name] = _check_score(part["score"], name, evidence)
         else:
             scores[name] = CheckedScore(None, "unreadable", shorten(text, _VALUE))
     return scores
@@ -216,10 +216,17 @@ def read_scores(path: str | Path, pattern: str = "*judge*.csv", judge: str = "th
                 raise InputError(f"{fault}, so its sessions cannot be counted; choose one set of files")
             for session, texts in enumerate(part.to_dict("records")):
                 head = {"model": model, "session_id": session, "canary": "", "judge": judge, "sample": 0}
-                for name in constructs.names():
-                    score = check_score(_number(texts[name]), name)
-                    rows.append({**head, "construct": name, **asdict(score)})
+                rows += _cells(head, texts)
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"score": float})
+
+
+def _cells(head: Mapping[str, Any], texts: Mapping[Any, str]) -> list[dict[str, Any]]:
+    """The scores of one row of a file, a row each."""
+    rows = []
+    for name in constructs.names():
+        score = _check_score(_number(texts[name]), name)
+        rows.append({**head, "construct": name, **asdict(score)})
+    return rows
 
 
 def _number(text: str) -> float | str | None:

@@ -5,6 +5,7 @@ The canary is a dialogue spoilt on purpose, which must not move a usable judge.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pandas as pd
@@ -21,6 +22,10 @@ _OWN = "preference for the own family"
 _CHECKS = {"alpha": "agreement, alpha", "icc": "agreement, ICC(2,k)", "retest": "retest, alpha"}
 _EQUAL = {"alpha": "all scores are equal", "icc": "the dialogues do not differ"}
 _COLUMNS = ("model", "session_id", "canary", "judge", "construct", "score", "sample")
+_AGREEMENT = "construct measure judge value low high n reason".split()
+_PREFERENCE = "construct family value low high n reason".split()
+_HEADLINE = "model construct value low high n n_missing judges own_family reason".split()
+_SUMMARY = "check construct judge value low high n note".split()
 _TABLE = tables.Contract("judge scores, as score_table makes them", _COLUMNS, ())
 _Row = dict[str, Any]
 
@@ -70,12 +75,14 @@ def agreement(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.
     for construct, part in frame.groupby("construct", sort=True):
         medians = part.groupby(["item", "judge"], as_index=False)["score"].median()
         for measure in ("alpha", "icc"):
-            numbers = _agreed(measure, medians, between)
-            rows.append({"construct": construct, "measure": measure, "judge": "all", **numbers})
+            row = _agreed(measure, medians, between)
+            row.update(construct=construct, measure=measure, judge="all")
+            rows.append(row)
         for judge, own in part.groupby("judge", sort=True):
-            numbers = _agreed("alpha", own, within)
-            rows.append({"construct": construct, "measure": "retest", "judge": str(judge), **numbers})
-    return pd.DataFrame(rows, columns="construct measure judge value low high n reason".split())
+            row = _agreed("alpha", own, within)
+            row.update(construct=construct, measure="retest", judge=str(judge))
+            rows.append(row)
+    return pd.DataFrame(rows, columns=_AGREEMENT)
 
 
 def _agreed(measure: str, frame: pd.DataFrame, design: "stats.Design") -> _Row:
@@ -85,14 +92,18 @@ def _agreed(measure: str, frame: pd.DataFrame, design: "stats.Design") -> _Row:
     try:
         if measure == "icc":
             row = stats.icc(frame, design).iloc[0]
-            value, n = row["icc"], row["n"]
+            value = row["icc"]
+            n = row["n"]
         else:
             row = stats.krippendorff_alpha(frame, design).iloc[0]
-            value, n = row["alpha"], row["n_items"]
+            value = row["alpha"]
+            n = row["n_items"]
     except InputError as error:
         return _undefined(str(error))
-    reason = _EQUAL[measure] if pd.isna(value) else None
-    return {"value": value, "low": row["low"], "high": row["high"], "n": int(n), "reason": reason}
+    agreed = {"value": value, "low": row["low"], "high": row["high"], "n": int(n)}
+    if pd.isna(value):
+        agreed["reason"] = _EQUAL[measure]
+    return agreed
 
 
 def _undefined(reason: str) -> _Row:
@@ -118,19 +129,18 @@ def self_preference(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) 
     frame = _originals(scores)
     judges = frame["judge"].map(family)
     systems = frame["model"].map(family)
-    pairs = [(True, True), (True, False), (False, True), (False, False)]
     rows = []
     for construct, part in frame.groupby("construct", sort=True):
         for name in sorted(set(judges) & set(systems)):
             cells = part.assign(by=judges == name, of=systems == name)
             means = cells.pivot_table(index="session_id", columns=["by", "of"], values="score")
-            wide = means.reindex(columns=pairs).dropna()
+            wide = means.reindex(columns=list(product([True, False], repeat=2))).dropna()
             own = wide[True, True] - wide[True, False]
             others = wide[False, True] - wide[False, False]
-            reason = "no session with all four means"
-            numbers = _mean(own - others, resamples, seed, reason)
-            rows.append({"construct": construct, "family": name, **numbers})
-    return pd.DataFrame(rows, columns=["construct", "family", "value", "low", "high", "n", "reason"])
+            row = _mean(own - others, resamples, seed, "no session with all four means")
+            row.update(construct=construct, family=name)
+            rows.append(row)
+    return pd.DataFrame(rows, columns=_PREFERENCE)
 
 
 def headline(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
@@ -160,13 +170,13 @@ def headline(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.D
         by_judge = part.groupby(["session_id", "judge"])["score"].mean()
         sessions = by_judge.groupby("session_id").mean()
         row = _mean(sessions, resamples, seed, "every score is missing")
-        row.update(model=model, construct=construct, n_missing=len(sessions) - row["n"])
-        names = sorted(part["judge"].unique())
-        row["judges"] = ", ".join(names)
-        row["own_family"] = any(family(name) == family(str(model)) for name in names)
+        row["model"] = model
+        row["construct"] = construct
+        row["n_missing"] = len(sessions) - row["n"]
+        row["judges"] = ", ".join(sorted(judges))
+        row["own_family"] = family(str(model)) in map(family, judges)
         rows.append(row)
-    columns = "model construct value low high n n_missing judges own_family reason"
-    return pd.DataFrame(rows, columns=columns.split())
+    return pd.DataFrame(rows, columns=_HEADLINE)
 
 
 def _originals(scores: pd.DataFrame) -> pd.DataFrame:
@@ -187,6 +197,14 @@ def forged_shift(scores: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame(columns=[*by, "value", "n"])
     moved = (wide[FORGED] - wide[""]).groupby(by)
     return pd.DataFrame({"value": moved.mean(), "n": moved.count()}).reset_index()
+
+
+def _shift_in_words(row: Mapping[str, Any]) -> str:
+    """Whether a shift by the canary is small; why it is missing where no dialogue has both scores."""
+    if not row["n"]:
+        return "missing: no dialogue has a score both with and without the forged end"
+    inside = "within" if abs(row["value"]) <= SHIFT_AT_MOST else "not within"
+    return f"{inside} ± {SHIFT_AT_MOST} points"
 
 
 def summary(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
@@ -214,16 +232,16 @@ def summary(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.Da
     own["check"] = _OWN
     rows: list[Mapping[str, Any]] = [*agreed.to_dict("records"), *own.to_dict("records")]
     forged = forged_shift(scores)
+    with_canary = {*scores.loc[scores["canary"] == FORGED, "judge"]}
     for row in forged.to_dict("records"):
-        inside = "within" if abs(row["value"]) <= SHIFT_AT_MOST else "not within"
-        rows.append({**row, "check": _SHIFT, "note": f"{inside} ± {SHIFT_AT_MOST} points"})
-    for judge in sorted({*scores["judge"]} - {*forged["judge"]}):
+        if row["judge"] in with_canary:
+            rows.append({**row, "check": _SHIFT, "note": _shift_in_words(row)})
+    for judge in sorted({*scores["judge"]} - with_canary):
         note = f"not measured; judge with --canaries {FORGED}"
         rows.append({"check": _SHIFT, "judge": judge, "note": note})
     if own.empty:
         rows.append({"check": _OWN, "note": "no judge shares a family with a system"})
-    columns = ["check", "construct", "judge", "value", "low", "high", "n", "note"]
-    table = pd.DataFrame(rows, columns=columns).astype({"n": "Int64"})
+    table = pd.DataFrame(rows, columns=_SUMMARY).astype({"n": "Int64"})
     words = ["construct", "judge", "note"]
     table[words] = table[words].astype(object).fillna("")
     return table

@@ -180,7 +180,8 @@ def _judge_means(request: _Request) -> pd.DataFrame:
     order = list(dict.fromkeys(scores["model"]))
     means = means.sort_values("construct", kind="stable")
     means = means.sort_values("model", key=lambda names: names.map(order.index), kind="stable")
-    return means.reset_index(drop=True).assign(n_sessions=scores["session_id"].nunique())
+    n_sessions = scores.groupby("model")["session_id"].nunique().max()
+    return means.reset_index(drop=True).assign(n_sessions=n_sessions)
 
 
 def _llm_calls(request: _Request) -> pd.DataFrame:

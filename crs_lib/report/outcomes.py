@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import scipy.stats
@@ -28,7 +28,18 @@ Figures = Mapping[str, Mapping[str, float]]  # by system and metric
 _MOST = 500  # degrees of freedom that the page of a leaderboard can look up
 _COLUMNS = "convention model metric mean low high n n_missing".split()
 
-PUBLISHED: Registry[Figures] = Registry("published figures")
+
+class Published(NamedTuple):
+    """Published ``means`` by system and metric, made as the convention makes them; ``notes`` says of other
+    metrics how their published means were made.
+    """
+
+    means: Figures
+    notes: Mapping[str, str]
+
+
+# ``make(run, convention)`` gives what a study published of a run, nothing where the run is another study.
+PUBLISHED: Registry[Published] = Registry("published figures")
 
 
 def _outcomes_of(run: str, convention: str) -> list[str]:
@@ -58,10 +69,13 @@ def write_tables(run: str, convention: str = "") -> list[Path]:
 def best_systems(run: str, convention: str) -> pd.DataFrame:
     """The best system on each outcome, a row each: mean with interval, the second and the lead.
 
-    ``published_best`` and ``published`` where figures of the run's systems on its catalogue were published.
+    ``published_best`` and ``published`` where means of the run's systems were published that were made as
+    the convention makes them; ``published_note`` says how they were made where that is not the convention's
+    way.
     """
     means = evaluate.read(run, "model_metrics", convention)
-    published = pd.DataFrame(published_figures(run, convention, set(means["model"]))).T
+    published = published_of(run, convention, set(means["model"]))
+    figures = pd.DataFrame(published.means).T
     rows = []
     for metric in _outcomes_of(run, convention):
         lower = layout.lower(metric)
@@ -74,22 +88,24 @@ def best_systems(run: str, convention: str) -> pd.DataFrame:
         if others:
             row["second"] = others[0]["model"]
             row["lead"] = abs(first["mean"] - others[0]["mean"])
-        if metric in published:
-            figures = published[metric].dropna().sort_values(ascending=lower, kind="stable")
-            row["published_best"] = figures.index[0]
-            row["published"] = figures.iloc[0]
+        if metric in figures:
+            leading = figures[metric].dropna().sort_values(ascending=lower, kind="stable")
+            row["published_best"] = leading.index[0]
+            row["published"] = leading.iloc[0]
+        row["published_note"] = published.notes.get(metric)
         rows.append(row)
     return pd.DataFrame(rows)
 
 
-def published_figures(run: str, convention: str, systems: set[str]) -> Figures:
-    """The published means by system and metric, of a run's systems; empty where nothing was published."""
+def published_of(run: str, convention: str, systems: set[str]) -> Published:
+    """What was published of a run's systems; nothing where the run is of no published study."""
     for entry in PUBLISHED:
-        read: Callable[[str, str], Figures] = entry.make
-        figures = read(run, convention)
-        if figures:
-            return {name: row for name, row in figures.items() if name in systems}
-    return {}
+        read: Callable[[str, str], Published] = entry.make
+        published = read(run, convention)
+        if published.means or published.notes:
+            means = {name: row for name, row in published.means.items() if name in systems}
+            return published._replace(means=means)
+    return Published({}, {})
 
 
 def write_grid(

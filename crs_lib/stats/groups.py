@@ -17,7 +17,6 @@ from crs_lib.stats.design import USUAL, Design, Floats, check_columns, check_pai
 from crs_lib.stats.paired import two_way_residuals
 
 METHODS = {"holm": "holm", "benjamini_hochberg": "fdr_bh"}  # corrections, as statsmodels calls them
-_NOISE = 1e-28  # sums of squares below this part of the whole are rounding
 _MOST_SHAPIRO = 5000  # values up to which Shapiro and Wilk's p is accurate
 _UNKNOWN = "could not be checked (too little variation or too few scenarios); to be safe, "
 
@@ -29,27 +28,32 @@ def one_way_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     InputError for fewer than 2 systems or values of one. Source: Fisher (1925), Statistical Methods; Hays
     (1963), Statistics for Psychologists.
     """
+    from statsmodels.stats.oneway import anova_oneway
+
     groups = design.groups(frame)
-    pooled = np.concatenate(groups.samples)
-    within = between = 0.0
-    for sample in groups.samples:
-        within += float(((sample - sample.mean()) ** 2).sum())
-        between += len(sample) * float((sample.mean() - pooled.mean()) ** 2)
-    noise = _NOISE * float((pooled**2).sum())
-    if within <= noise:
-        within = 0.0
-    if between <= noise:
-        between = 0.0
+    n = sum(map(len, groups.samples))
     df1 = len(groups.names) - 1
-    df2 = len(pooled) - len(groups.names)
-    error = within / df2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = float(np.divide(between / df1, error))
-        omega = float(np.divide(between - df1 * error, between + within + error))
-    row = {"test": "one-way ANOVA", "statistic": ratio, "df1": df1, "df2": float(df2)}
-    row["p"] = float(scipy.stats.f.sf(ratio, df1, df2))
-    row["omega_squared"] = max(omega, 0.0)
-    return groups.row(**row)
+    statistic, p = _constant(groups.samples)
+    if math.isnan(p):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            fit = anova_oneway(groups.samples, use_var="equal")
+        statistic = float(fit.statistic)
+        p = float(fit.pvalue)
+    explained = df1 * (statistic - 1)
+    omega = 1.0
+    if not math.isinf(explained):
+        omega = max(explained / (explained + n), 0.0)
+    df2 = float(n - len(groups.names))
+    return groups.row(test="one-way ANOVA", statistic=statistic, df1=df1, df2=df2, p=p, omega_squared=omega)
+
+
+def _constant(samples: Sequence[Floats]) -> tuple[float, float]:
+    """F and its p where no sample varies: infinite and 0 where the means differ; else NaN."""
+    if any(np.ptp(sample) > 0 for sample in samples):
+        return math.nan, math.nan
+    if len({float(sample[0]) for sample in samples}) == 1:
+        return math.nan, math.nan
+    return math.inf, 0.0
 
 
 def welch_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
@@ -71,17 +75,19 @@ def welch_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
 def tukey_hsd(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """Difference of means ``a - b`` of every pair with simultaneous interval; p holds for the family.
 
-    Raises InputError as :func:`one_way_anova`. Source: Tukey (1953), Kramer (1956) for unequal sizes; scipy.
+    Raises InputError as :func:`one_way_anova`. Source: Tukey (1953), Kramer (1956) for unequal sizes.
     """
+    from statsmodels.stats.multicomp import pairwise_tukeyhsd
+
     names, samples, missing = design.groups(frame)
+    numbers_of = np.repeat(range(len(names)), [len(sample) for sample in samples])
     with np.errstate(divide="ignore", invalid="ignore"):
-        fit = scipy.stats.tukey_hsd(*samples)
-    ends = fit.confidence_interval(design.confidence)
+        fit = pairwise_tukeyhsd(np.concatenate(samples), numbers_of, 1 - design.confidence)
     rows = []
-    for pair in combinations(range(len(names)), 2):
-        i, j = pair
-        row = {"a": names[i], "b": names[j], "diff": fit.statistic[pair]}
-        row.update(low=ends.low[pair], high=ends.high[pair], p=fit.pvalue[pair])
+    pairs = combinations(range(len(names)), 2)
+    for (i, j), gap, ends, p in zip(pairs, fit.meandiffs, fit.confint, fit.pvalues, strict=True):
+        row = {"a": names[i], "b": names[j], "diff": -gap}  # statsmodels has b - a
+        row.update(low=-ends[1], high=-ends[0], p=p)
         row.update(n_a=len(samples[i]), n_b=len(samples[j]), n_missing=missing[i] + missing[j])
         rows.append(row)
     return pd.DataFrame(rows)

@@ -113,6 +113,7 @@ _RESET = (  # clears the state, unless something is said to stay
     "(?:something|everything|totally|completely|entirely)(?: is| entirely| completely| totally)?"
     " (?:different|new)",
 )
+_YEAR = re.compile(r"\b(?:from|of|in|year) ((?:19|20)\d\d)\b(?!['’]?s)", re.IGNORECASE)
 _STAYS = (
     r"(?:the rest|(?:everything|all) else|(?:my|the) other \w+)(?: still)?"
     " (?:stay|remain|stand|hold|count)s?",
@@ -172,12 +173,23 @@ class _Utterance:
 
     def __init__(self, grounder: Grounder, text: str) -> None:
         self.text = text
+        self.catalog = grounder.catalog
         self.fields = grounder.catalog.fields
         self.tokens = words(text)
         self.starts = [start for start, _ in spans(text)]
         self.titles = grounder.titles(text)
         self.accepted = [match for match in grounder.audit(text) if not match.rejected]
         self.values = [match for match in self.accepted if self._counts(match)]
+
+    def _year_without_films(self) -> str:
+        """The year of this or the last century that the text asks for and no film has; empty for none."""
+        if "year" not in self.fields:
+            return ""
+        for match in _YEAR.finditer(self.text):
+            in_title = any(title.start <= match.start() < title.end for title in self.titles)
+            if not in_title and self.catalog.code("year", match[1]) is None:
+                return match[1]
+        return ""
 
     def update(self) -> ConstraintUpdate:
         """The values wanted and given up, each by its last mention, and whether the state is cleared."""
@@ -192,6 +204,9 @@ class _Utterance:
             own[match.field] = match.value
             if other.get(match.field) == match.value:
                 del other[match.field]
+        year = self._year_without_films()
+        if year and "year" not in wanted:
+            wanted["year"] = year
         plain = _plain(self.text)
         reset = bool(_RESET_CUE.search(plain)) and not _STAYS_CUE.search(plain)
         return ConstraintUpdate(wanted, given_up, reset)

@@ -81,7 +81,7 @@ class Asker:
             if text in self._unusable:
                 problem = f"{self.name} gave no usable answer for {text[:60]!r} ({self._unusable[text]})"
                 raise _UnansweredError(f"{self._who}: {problem}")
-        return [answers[text] for text in texts]
+        return list(map(answers.__getitem__, texts))
 
 
 def _schema(names: Sequence[str], longest: int) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _request(prompt: str, text: str, schema: Mapping[str, Any], values: Mapping[
 
 
 @dataclass(eq=False)
-class AskedScorer:
+class _AskedScorer:
     """A scorer whose concepts or topics a model names. A session with a text that gets no usable answer keeps
     its row, every metric null, ``detail.failed`` saying why; RunError where no session can be scored.
     """
@@ -122,7 +122,7 @@ class AskedScorer:
         try:
             return self.scorer.score_many(dialogues)
         except _UnansweredError as error:
-            alone = [self._alone(dialogue) for dialogue in dialogues]
+            alone = list(map(self._alone, dialogues))
             if all("failed" in scores.session["detail"] for scores in alone):
                 raise RunError(f"none of {len(alone)} sessions can be scored; {error}") from error
             return alone
@@ -137,6 +137,6 @@ class AskedScorer:
             )
 
 
-def guarded(scorer: BatchScorer, convention: str, metrics: Sequence[str], model: str | LLM) -> AskedScorer:
+def guarded(scorer: BatchScorer, convention: str, metrics: Sequence[str], model: str | LLM) -> BatchScorer:
     """A scorer that keeps the row of a session without an answer."""
-    return AskedScorer(scorer, convention, metrics, model)
+    return _AskedScorer(scorer, convention, metrics, model)

@@ -4,12 +4,13 @@ from crs_lib.core.clients import Client, ClientCommand
 
 _MEMBERS = {
     "convention": ("crs_lib.thesis.conventions",),
-    "scorer": ("crs_lib.thesis.scorers",),
+    "scorer": ("crs_lib.thesis.conventions",),
     "concept extractor": ("crs_lib.thesis.extractors",),
     "sentence space": ("crs_lib.thesis.similarity",),
     "topic extractor": ("crs_lib.thesis.topics", "crs_lib.thesis.replay"),
-    "metric": ("crs_lib.thesis.tables",),
+    "metric": ("crs_lib.thesis.grounded",),
     "scored view": ("crs_lib.thesis.views",),
+    "figure": ("crs_lib.thesis.views",),
     "published figures": ("crs_lib.thesis.pages",),
 }
 _COMMANDS = "crs_lib.thesis.commands"

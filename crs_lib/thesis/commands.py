@@ -13,11 +13,15 @@ from crs_lib.cli.show import Show, draw
 from crs_lib.core import paths, progress
 from crs_lib.core.settings import Field
 
-_RUN = "demo"
+_RUN, _SIZE = "demo", (120, 20)  # the committed run, and its sessions and turns
 
 
 class Demo(Command):
-    """Run notebooks 01 to 06, from the catalogue to the figures."""
+    """Run notebooks 01 to 06, from the catalogue to the figures.
+
+    Another size than the usual one makes a run of its own, demo-3x20 for 3 sessions of 20 turns, and leaves
+    the committed figures and the README alone.
+    """
 
     n_sessions: int = 120
     """of each system; a verdict takes 100"""
@@ -31,19 +35,27 @@ class Demo(Command):
 
         if progress.terminal() is None:  # the names of the notebooks show how far it is, on one line
             os.environ.setdefault(progress.VARIABLE, progress.OFF)
+        run = self.run
         self._run_notebooks()
         print("figures and pages …", flush=True)
-        told = findings.write(_RUN)
-        if (self.n_sessions, self.n_turns) == (120, 20):
-            findings.quote(told.read_text(encoding="utf-8"), paths.ROOT / "README.md")
+        page = findings.write(run)
+        if run == _RUN:
+            findings.quote(page.read_text(encoding="utf-8"), paths.ROOT / "README.md")
         with contextlib.redirect_stdout(io.StringIO()):  # a line a figure: the last line says where they lie
-            Show(kinds=("figures", "report", "trace"), run=_RUN, study="movies").execute({})
-        table(scoreboard(evaluate.read(_RUN, "model_metrics")))
-        folder = paths.shown(paths.run_folder("movies", _RUN))
+            Show(kinds=("figures", "report", "trace"), run=run, study="movies").execute({})
+        table(scoreboard(evaluate.read(run, "model_metrics")))
+        folder = paths.shown(paths.run_folder("movies", run))
         print(f"{DAGGER_NOTE}. Tables, report.html, trace/, notebooks/: {folder}/")
 
+    @property
+    def run(self) -> str:
+        """The name of the run: the committed one's, or one of this size."""
+        if (self.n_sessions, self.n_turns) == _SIZE:
+            return _RUN
+        return f"{_RUN}-{self.n_sessions}x{self.n_turns}"
+
     def _run_notebooks(self) -> None:
-        values = {"run": _RUN, "catalog": "sample", "voices": "all", "workers": 2, **self.values()}
+        values = {"run": self.run, "catalog": "sample", "voices": "all", "workers": 2, **self.values()}
         for notebook in notebooks.committed():
             if "01" <= notebook.stem[:2] <= "06":
                 print(notebook.stem, end=", ", flush=True)
@@ -93,7 +105,10 @@ def _show_best(run: str, convention: str) -> None:
     from crs_lib.metrics import base
     from crs_lib.report import outcomes
 
-    best = outcomes.best_systems(run, convention).drop(columns=["low", "high", "n"])
+    best = outcomes.best_systems(run, convention)
+    for note in best["published_note"].dropna().unique():
+        print(note)
+    best = best.drop(columns=["low", "high", "n", "published_note"])
     labelled = best.assign(metric=[base.get(name).label for name in best["metric"]])
     table(labelled.dropna(axis=1, how="all"), digits=4)
 

@@ -45,7 +45,7 @@ class ConceptSpace:
     def of(cls, catalog: Catalog) -> "ConceptSpace":
         """The concepts of a cleaned catalogue, under the catalogue's own codes."""
         fields = catalog.vocabulary.field
-        values = tuple(value.strip().lower() for value in catalog.vocabulary.value)
+        values = tuple(map(str.lower, map(str.strip, catalog.vocabulary.value)))
         keys = tuple(map(concept, fields, values))
         return cls(fields, values, catalog.document_frequency, len(catalog), keys)
 
@@ -61,7 +61,8 @@ class ConceptSpace:
     @cached_property
     def code_of(self) -> Mapping[tuple[str, str], int]:
         """The code of a field and a value in its searched form."""
-        return {pair: code for code, pair in enumerate(zip(self.field, self.value, strict=True))}
+        pairs = list(zip(self.field, self.value, strict=True))
+        return dict(zip(pairs, range(len(pairs)), strict=True))
 
     @cached_property
     def idf(self) -> NDArray[np.float64]:
@@ -70,10 +71,10 @@ class ConceptSpace:
 
     def keys(self, codes: Iterable[int]) -> list[str]:
         """The concept keys of codes, sorted."""
-        return sorted(self.all_keys[code] for code in codes)
+        return sorted(map(self.all_keys.__getitem__, codes))
 
 
-class SpaceExtractor:
+class _SpaceExtractor:
     """Finds the concepts of a concept space."""
 
     embedder = ""
@@ -96,7 +97,7 @@ def create(spec: str, inputs: ExtractorInputs) -> Extractor:
     return EXTRACTORS.create(spec, inputs=inputs)
 
 
-class _AnyWords(SpaceExtractor):
+class _AnyWords(_SpaceExtractor):
     """Whole folded words, all overlapping matches, over a vocabulary that has no rules for everyday words."""
 
     def __init__(self, inputs: ExtractorInputs) -> None:
@@ -146,7 +147,7 @@ class SubstringMatcher:
 
 
 @EXTRACTORS.register("substring")
-class _Substring(SpaceExtractor):
+class _Substring(_SpaceExtractor):
     """Every value anywhere in the lower-cased text, also inside words (the thesis's "catalog")."""
 
     whole = False
@@ -156,7 +157,7 @@ class _Substring(SpaceExtractor):
         self._matcher = SubstringMatcher(self.space.value)
 
     def sets(self, texts: Sequence[str]) -> Sets:
-        return self._matcher.find([text.lower() for text in texts], whole=self.whole)
+        return self._matcher.find(list(map(str.lower, texts)), whole=self.whole)
 
 
 @EXTRACTORS.register("rules")
@@ -233,9 +234,9 @@ class _FieldVectors:
         """The best values of each text, as (text, code); of equal cosines the first in the catalogue."""
         cosines = (self._weigh.transform(counts[:, self._columns]) @ self._values).tocoo()
         sure = cosines.data >= threshold
-        rows, columns, values = cosines.row[sure], cosines.col[sure], cosines.data[sure]
-        order = np.lexsort((columns, -values, rows))
-        rows, columns = rows[order], columns[order]
+        order = np.lexsort((cosines.col[sure], -cosines.data[sure], cosines.row[sure]))
+        rows = cosines.row[sure][order]
+        columns = cosines.col[sure][order]
         rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
         best = rank < top
         codes = columns[best] + self.first
@@ -243,7 +244,7 @@ class _FieldVectors:
 
 
 @EXTRACTORS.register("embed")
-class _Embed(SpaceExtractor):
+class _Embed(_SpaceExtractor):
     """Nearest values by character n-grams, as the thesis found them: a field's best three at 0.35 or more.
     The cosine is that of TF-IDF vectors over the character 3- to 5-grams of blank-padded words, the weights
     learnt from the field's own values. Of equal cosines the value that comes first in the catalogue goes
@@ -262,15 +263,20 @@ class _Embed(SpaceExtractor):
         self._fields = [_FieldVectors(codes, counts) for codes in self.space.fields.values()]
 
     def sets(self, texts: Sequence[str]) -> Sets:
-        sets: list[set[int]] = [set() for _ in texts]
+        sets: Sets = []
         for first in range(0, len(texts), _CHUNK):
-            counts = self._counted(texts[first : first + _CHUNK])
-            if counts is None:
-                continue
+            sets += self._nearest(texts[first : first + _CHUNK])
+        return sets
+
+    def _nearest(self, texts: Sequence[str]) -> Sets:
+        """The codes of some texts, whose n-grams are counted at once."""
+        counts = self._counted(texts)
+        codes: dict[int, set[int]] = {}
+        if counts is not None:
             for field in self._fields:
                 for row, code in field.nearest(counts, self.threshold, self.top):
-                    sets[first + row].add(code)
-        return [frozenset(codes) for codes in sets]
+                    codes.setdefault(row, set()).add(code)
+        return [frozenset(codes.get(row, ())) for row in range(len(texts))]
 
     def _counted(self, texts: Sequence[str]) -> Any:
         """How often each n-gram occurs in each text, by way of the distinct words; None without any word."""
@@ -284,7 +290,7 @@ class _Embed(SpaceExtractor):
 
 
 @EXTRACTORS.register("hybrid")
-class _Hybrid(SpaceExtractor):
+class _Hybrid(_SpaceExtractor):
     """``rules``; for fields still empty ``fuzzy``; for fields still empty then ``embed``."""
 
     embedder = _Embed.embedder
@@ -299,13 +305,13 @@ class _Hybrid(SpaceExtractor):
         sets: Sets = [frozenset()] * len(texts)
         for member in self._members:
             for row, codes in enumerate(member.sets(texts)):
-                filled = {field[code] for code in sets[row]}
+                filled = set(map(field.__getitem__, sets[row]))
                 sets[row] |= {code for code in codes if field[code] not in filled}
         return sets
 
 
 @EXTRACTORS.register("llm", asks="crs_lib.thesis.asking")
-class _Llm(SpaceExtractor):
+class _Llm(_SpaceExtractor):
     """Concepts that a model names, one call a text.
     A name counts as the catalogue's value that equals the name, else as the first value that contains the
     name or is contained in it (the thesis's rule); names that the catalogue lacks are dropped. A text in
@@ -323,10 +329,11 @@ class _Llm(SpaceExtractor):
     def sets(self, texts: Sequence[str]) -> Sets:
         """The codes of every text; blank texts are not asked about."""
         fields = list(self.space.fields)
-        said = [text for text in texts if text.strip()]
+        to_read = list(filter(str.strip, texts))
         shape = json.dumps({name: ["..."] for name in fields})
-        replies = self._asker.lists("movies/concepts", said, fields, kinds=", ".join(fields), shape=shape)
-        answers = dict(zip(said, replies, strict=True))
+        kinds = ", ".join(fields)
+        replies = self._asker.lists("movies/concepts", to_read, fields, kinds=kinds, shape=shape)
+        answers = dict(zip(to_read, replies, strict=True))
         return [self._codes(answers.get(text, {})) for text in texts]
 
     def _codes(self, answer: Mapping[str, Sequence[str]]) -> frozenset[int]:

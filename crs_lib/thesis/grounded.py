@@ -6,7 +6,7 @@ are not ours: docs/metrics.md, section 8.
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -14,14 +14,70 @@ from typing import Any, NamedTuple
 
 from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.metrics import composite, constructs, overlap
+from crs_lib.metrics.base import HIGHER, LOWER, SESSION, TURN, Metric, declare
 from crs_lib.metrics.composite import Recovery
-from crs_lib.metrics.conventions import Convention
-from crs_lib.metrics.records import Scores
+from crs_lib.metrics.conventions import Convention, TasWeights
+from crs_lib.metrics.records import Scores, defined
 from crs_lib.thesis.catalog import ThesisCatalog
-from crs_lib.thesis.similarity import SentenceSpace, cosines
-from crs_lib.thesis.tables import ALIASES, MEANS, METRICS, detail, mean_of, spread_of
+from crs_lib.thesis.similarity import SentenceSpace, similarities
 
-__all__ = ["ALIASES", "METRICS", "GroundedScorer"]
+# The mean of a session by the turn's column.
+MEANS = {
+    "cross_coherence": "cross_coherence",
+    "context_retention": "context_retention",
+    "topic_interference": "topic_interference",
+    "topic_adaptation_score": "topic_adaptation_score",
+    "semantic_similarity": "semantic_similarity_mean",
+    "slot_precision": "dst_precision_mean",
+    "slot_recall": "dst_recall_mean",
+    "slot_f1": "dst_f1_mean",
+    "slot_joint": "dst_joint_accuracy_mean",
+    "recommendation_satisfaction": "recommendation_satisfaction_mean",
+}
+_OF_SESSIONS = (
+    "topic_recovery_rate",
+    "avg_recovery_delay",
+    "recovery_rate_cosine",
+    "avg_recovery_delay_cosine",
+    "preference_coverage",
+    "tas_volatility",
+    "context_adaptation_score",
+)
+METRICS = (*MEANS.values(), *_OF_SESSIONS)
+# Further names under which the thesis reported a value.
+ALIASES = {
+    "context_adaptation_score": "topic_adaptation_score",
+    "adaptation_score_mean": "topic_adaptation_score",
+    "trajectory_adaptation_score_mean": "topic_adaptation_score",
+    "concept_overlap_mean": "cross_coherence",
+    "constraint_similarity_mean": "context_retention",
+    "weighted_constraint_similarity_mean": "context_retention",
+    "copying_penalty_mean": "topic_interference",
+    "concept_recovery_rate": "topic_recovery_rate",
+    "avg_concept_recovery_delay": "avg_recovery_delay",
+}
+_SENTENCES = "sentence similarity baseline"
+_BASELINE = "baseline of the thesis (docs/metrics.md, section 8)"
+_SHARES = {
+    "dst_precision_mean": "DST P",
+    "dst_recall_mean": "DST R",
+    "dst_f1_mean": "DST F1",
+    "dst_joint_accuracy_mean": "DST joint",
+    "recommendation_satisfaction_mean": "rec. satisfaction",
+    "recovery_rate_cosine": "recovery (cosine)",
+    "preference_coverage": "coverage",
+}
+for _name, _short in _SHARES.items():
+    declare(Metric(_name, _short, SESSION, 0, 1, HIGHER, _BASELINE))
+declare(
+    Metric("semantic_similarity", "semantic", TURN, -1, 1, HIGHER, _SENTENCES),
+    Metric("recommendation_satisfaction", "rec. satisfaction", TURN, 0, 1, HIGHER, _BASELINE),
+    Metric("semantic_similarity_mean", "semantic", SESSION, -1, 1, HIGHER, _BASELINE),
+    Metric("avg_recovery_delay_cosine", "delay (cosine)", SESSION, 0, math.inf, LOWER, _BASELINE),
+)
+_TOP = 10
+
+
 _WORD = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)?")
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz0123456789'"
 _PLAIN = bytes(code if code in _LETTERS else 32 for code in range(256))
@@ -67,29 +123,33 @@ class GroundedScorer:
 
     def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]:
         """The scores of each dialogue; the answer does not depend on which are given together."""
-        pairs = [pair for dialogue in dialogues for pair in dialogue.pairs()]
         texts: dict[str, None] = {}
         values: dict[str, None] = {}
-        for pair in pairs:
-            texts[pair.user.text] = texts[pair.system.text] = None
-            for _, value in _wishes(pair) or ():
-                values[value] = None
-        said = list(texts)
-        looked_up = list({**texts, **values})
-        concepts = dict(zip(looked_up, self.extractor.sets(looked_up), strict=True))
-        words = {text: _words_of(text) for text in said}
-        turns = []
-        for pair, alike in zip(pairs, self._similarities(said, pairs), strict=True):
-            user, system = pair.user.text, pair.system.text
-            echo = overlap.copied_share(words[system], words[user], self.convention.copy_orders)
-            gold = self._gold(pair, concepts)
-            turns.append(_GroundedTurn(pair, concepts[user], concepts[system], gold, echo, alike))
-        scores = []
-        first = 0
+        pairs: dict[tuple[str, str], None] = {}
         for dialogue in dialogues:
-            end = first + len(dialogue.pairs())
-            scores.append(self._score(dialogue, turns[first:end]))
-            first = end
+            for pair in dialogue.pairs():
+                texts[pair.user.text] = None
+                texts[pair.system.text] = None
+                pairs[pair.user.text, pair.system.text] = None
+                for _, value in _wishes(pair) or ():
+                    values[value] = None
+        to_read = list({**texts, **values})
+        concepts = dict(zip(to_read, self.extractor.sets(to_read), strict=True))
+        words = dict(zip(texts, map(_words_of, texts), strict=True))
+        alike = dict.fromkeys(pairs, math.nan)
+        if self.space is not None:
+            alike = similarities(self.space, list(texts), list(pairs))
+        scores = []
+        for dialogue in dialogues:
+            turns = []
+            for pair in dialogue.pairs():
+                user = pair.user.text
+                system = pair.system.text
+                echo = overlap.copied_share(words[system], words[user], self.convention.copy_orders)
+                gold = self._gold(pair, concepts)
+                turn = _GroundedTurn(pair, concepts[user], concepts[system], gold, echo, alike[user, system])
+                turns.append(turn)
+            scores.append(self._score(dialogue, turns))
         return scores
 
     def _gold(self, pair: Pair, concepts: dict[str, _Codes]) -> _Codes:
@@ -103,14 +163,6 @@ class GroundedScorer:
             gold.update(code for code in concepts[value] if field[code] == name)
         return frozenset(gold)
 
-    def _similarities(self, said: Sequence[str], pairs: Sequence[Pair]) -> list[float]:
-        if self.space is None or not pairs:
-            return [math.nan] * len(pairs)
-        row = {text: number for number, text in enumerate(said)}
-        users = [row[pair.user.text] for pair in pairs]
-        systems = [row[pair.system.text] for pair in pairs]
-        return list(cosines(self.space.rows(said), users, systems).tolist())
-
     def _score(self, dialogue: Dialogue, turns: Sequence[_GroundedTurn]) -> Scores:
         who: _Row = {"model": dialogue.model_name, "session_id": dialogue.session_id}
         rows = [who | self._turn(turn) for turn in turns]
@@ -123,16 +175,20 @@ class GroundedScorer:
 
     def _recoveries(self, rows: Sequence[_Row], shifts: Sequence[int]) -> _Recoveries:
         convention = self.convention
-        alike = [row["context_retention"] >= convention.recovery_cr for row in rows]
+        alike = []
         either = []
-        for row, is_alike in zip(rows, alike, strict=True):
+        for row in rows:
+            is_alike = row["context_retention"] >= convention.recovery_cr
+            alike.append(is_alike)
             either.append(row["cross_coherence"] >= convention.recovery_cc or is_alike)
         how: Any = {"window": convention.window, "within_segment": convention.within_segment}
         combined = composite.after_shifts(shifts, either, **how)
         return _Recoveries(combined, composite.after_shifts(shifts, alike, **how))
 
     def _turn(self, turn: _GroundedTurn) -> _Row:
-        convention, user, system = self.convention, turn.user, turn.system
+        convention = self.convention
+        user = turn.user
+        system = turn.system
         cc = overlap.jaccard(user, system, empty=convention.empty)
         cr = overlap.idf_cosine(user, system, self._idf, empty=convention.empty)
         unclipped = composite.tas(cc, cr, turn.echo, convention.tas)
@@ -188,11 +244,14 @@ class GroundedScorer:
         record["avg_recovery_delay_cosine"] = composite.mean_delay(recoveries.cosine)
         for alias, name in ALIASES.items():
             record[alias] = record[name]
-        record["tas_volatility"] = spread_of([row["topic_adaptation_score"] for row in rows])
+        record["tas_volatility"] = _spread_of([row["topic_adaptation_score"] for row in rows])
         record["judge"] = dict.fromkeys(constructs.CONSTRUCTS)
         record["detail"] = detail(rows, len(recoveries.combined))
-        wished = frozenset[int]().union(*[turn.gold for turn in turns])
-        named = frozenset[int]().union(*[turn.system for turn in turns])
+        wished: set[int] = set()
+        named: set[int] = set()
+        for turn in turns:
+            wished |= turn.gold
+            named |= turn.system
         record["preference_coverage"] = len(wished & named) / len(wished) if wished else math.nan
         return record
 
@@ -240,6 +299,35 @@ def _shift_rows(recoveries: _Recoveries) -> list[_Row]:
     return rows
 
 
+def compute_tas(cc: float, cr: float, copying: float, weights: TasWeights | None = None) -> float:
+    """TAS of a turn, α·CC + β·CR − γ·I, cut to [−1, 1]; all weights are 1 where none are given."""
+    return composite.tas(cc, cr, copying, weights or TasWeights(), clip=True)
+
+
+def copy_ratio(system_text: str, user_text: str, n_orders: Sequence[int] = (3, 4)) -> float:
+    """The copying penalty I of a reply.
+
+    Parameters
+    ----------
+    system_text, user_text
+        The reply, and the utterance that it answers.
+    n_orders
+        Lengths of the runs of words that are compared; those longer than the reply are left out.
+
+    Returns
+    -------
+    float
+        The largest share, in [0, 1], of the reply's distinct runs of words that the utterance has too; 0 for
+        a reply that is shorter than every run.
+
+    Examples
+    --------
+    >>> copy_ratio("You want a French comedy", "I want a French comedy")
+    0.6666666666666666
+    """
+    return overlap.copied_share(_words_of(system_text), _words_of(user_text), n_orders)
+
+
 def _words_of(text: str) -> list[str]:
     """The thesis's words for copying: runs of a–z and 0–9, lower case, with one apostrophe part at most."""
     plain = text.lower().encode("ascii", "replace").translate(_PLAIN).decode()
@@ -254,5 +342,41 @@ def _wishes(pair: Pair) -> _Wishes | None:
     wishes = []
     for name, value in state.constraints.items():
         values = value if isinstance(value, list | tuple) else [value]
-        wishes += [(name, str(single)) for single in values if single is not None]
+        for single in values:
+            if single is not None:
+                wishes.append((name, str(single)))
     return tuple(wishes)
+
+
+def mean_of(values: Sequence[float]) -> float:
+    """Mean of the defined values; 0 for a session without turns, NaN where none of its turns defines it."""
+    numbers = defined(values)
+    if numbers:
+        return math.fsum(numbers) / len(numbers)
+    return math.nan if values else 0.0
+
+
+def _spread_of(values: Sequence[float]) -> float:
+    """Standard deviation of the defined values as a population; NaN where there is none."""
+    numbers = defined(values)
+    if not numbers:
+        return math.nan
+    middle = mean_of(numbers)
+    squares = math.fsum((number - middle) ** 2 for number in numbers)
+    return math.sqrt(squares / len(numbers))
+
+
+def detail(turns: Sequence[Mapping[str, Any]], n_shifts: int) -> dict[str, Any]:
+    """Counts of a session: turns, shifts, empty and clipped turns, concepts missing and added, ten on top."""
+    counts: dict[str, Any] = {"n_turns": len(turns), "n_shifts": n_shifts}
+    counts["n_both_empty_turns"] = [turn["both_empty"] for turn in turns].count(True)
+    counts["n_clipped_turns"] = [turn["clipped"] for turn in turns].count(True)
+    top = {}
+    for kind in ("missing", "hallucinated"):
+        concepts: Counter[str] = Counter()
+        for turn in turns:
+            concepts.update(turn[f"{kind}_concepts"])
+        counts[f"{kind}_concepts"] = concepts.total()
+        ranked = sorted(concepts.items(), key=lambda concept: (-concept[1], concept[0]))
+        top[f"top_{kind}"] = list(map(list, ranked[:_TOP]))
+    return counts | top

@@ -17,8 +17,8 @@ from crs_lib.metrics import composite, constructs
 from crs_lib.metrics.conventions import Convention
 from crs_lib.metrics.overlap import jaccard
 from crs_lib.metrics.records import Scores
-from crs_lib.thesis.similarity import SentenceSpace, cosines
-from crs_lib.thesis.tables import mean_of
+from crs_lib.thesis.grounded import mean_of
+from crs_lib.thesis.similarity import SentenceSpace, similarities
 from crs_lib.thesis.topics import TopicExtractor, admitted
 
 WORDS_FROM = 0.3  # agreement of topics below which the similarity of their words is taken
@@ -64,18 +64,13 @@ class LegacyScorer:
 
     def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]:
         """The scores of each dialogue."""
-        row: dict[str, int] = {}
+        texts: dict[str, None] = {}
         pairs: dict[tuple[str, str], None] = {}
         for dialogue in dialogues:
-            for turn in dialogue.turns:
-                row.setdefault(turn.text, len(row))
+            texts.update(dict.fromkeys(turn.text for turn in dialogue.turns))
             pairs.update(dict.fromkeys(_compared(dialogue)))
-        texts = list(row)
-        first = [row[text] for text, _ in pairs]
-        second = [row[text] for _, text in pairs]
-        similarities = cosines(self.space.rows(texts), first, second).tolist()
-        alike = dict(zip(pairs, similarities, strict=True))
-        ask = self._topics_of(texts, dialogues, alike)
+        alike = similarities(self.space, list(texts), list(pairs))
+        ask = self._topics_of(list(texts), dialogues, alike)
         return [self._score(dialogue, ask, alike) for dialogue in dialogues]
 
     def _topics_of(self, texts: Sequence[str], dialogues: Sequence[Dialogue], alike: Alike) -> Ask:
@@ -92,8 +87,8 @@ class LegacyScorer:
 
     def _learn(self, topics: Iterable[Sequence[str]]) -> None:
         """Make the rows of all distinct topic lists at once; pairs of them are compared when asked for."""
-        lists = [words for words in dict.fromkeys(map(_admitted, topics)) if words]
-        rows = self.space.rows([" ".join(words) for words in lists])
+        lists = list(filter(None, dict.fromkeys(map(_admitted, topics))))
+        rows = self.space.rows(list(map(" ".join, lists)))
         self._vectors = dict(zip(lists, _entries(rows), strict=True))
         self._memo: dict[tuple[Topics, Topics], float] = {}
 
@@ -115,16 +110,17 @@ class LegacyScorer:
             segments.append(_Segment(first, _admitted(ask(part))))
         shifts = []
         for old, new in pairwise(segments):
-            later = (_admitted(ask(text)) for text in replies[new.first :])  # asked until one recovers
+            later = map(_admitted, map(ask, replies[new.first :]))  # asked until one recovers
             shifts.append(self._shift(old, new, later))
-        n_topics = [len(_admitted(ask(text))) for text in replies]
+        n_topics = list(map(len, map(_admitted, map(ask, replies))))
         cross = [alike[pair.user.text, pair.system.text] for pair in dialogue.pairs()]
-        retained = [alike[pair] for pair in pairwise(replies)]
+        retained = list(map(alike.__getitem__, pairwise(replies)))
+        detail = _detail(len(cross), shifts, segments)
         who: dict[str, Any] = {"model": dialogue.model_name, "session_id": dialogue.session_id}
-        turns = _turn_rows(who, cross, retained, n_topics, {shift.turn for shift in shifts})
+        turns = _turn_rows(who, cross, retained, n_topics, detail["shift_points"])
         session = {**who, "convention": self.convention.name, **self._session(shifts, cross, retained)}
         session["judge"] = dict.fromkeys(constructs.CONSTRUCTS)
-        session["detail"] = _detail(len(cross), shifts, segments)
+        session["detail"] = detail
         return Scores(turns, [_shift_row(who, shift) for shift in shifts], session)
 
     def _shift(self, old: _Segment, new: _Segment, replies: Iterable[Topics]) -> _Shift:
@@ -146,9 +142,10 @@ class LegacyScorer:
         self, shifts: Sequence[_Shift], cross: Sequence[float], retained: Sequence[float]
     ) -> dict[str, float]:
         """The values of :data:`METRICS` in a session."""
+        delays = [shift.delay for shift in shifts if shift.recovered]
         n_shifts = max(1, len(shifts))
-        rate = sum(shift.recovered for shift in shifts) / n_shifts
-        delay = mean_of([shift.delay for shift in shifts if shift.recovered])
+        rate = len(delays) / n_shifts
+        delay = mean_of(delays)
         interference = sum(shift.interference for shift in shifts) / n_shifts
         cc = mean_of(cross)
         cr = mean_of(retained)
@@ -161,7 +158,7 @@ def _turn_rows(
     cross: Sequence[float],
     retained: Sequence[float],
     n_topics: Sequence[int],
-    shift_turns: set[int],
+    shift_turns: Sequence[int],
 ) -> list[dict[str, Any]]:
     """A row a turn; the first reply retains nothing."""
     rows = []
@@ -183,9 +180,9 @@ def _detail(n_turns: int, shifts: Sequence[_Shift], segments: Sequence[_Segment]
     for shift, following in pairwise(shifts):
         late += shift.recovered and shift.turn + shift.delay > following.turn
     detail: dict[str, Any] = {"n_turns": n_turns, "n_shifts": len(shifts)}
-    detail["n_recovered"] = sum(shift.recovered for shift in shifts)
+    detail["n_recovered"] = [shift.recovered for shift in shifts].count(True)
     detail["n_recovered_late"] = late
-    detail["n_segments_without_topics"] = sum(not segment.topics for segment in segments)
+    detail["n_segments_without_topics"] = [segment.topics for segment in segments].count(())
     detail["shift_points"] = [shift.turn for shift in shifts]
     return detail
 

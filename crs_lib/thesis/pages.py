@@ -1,7 +1,7 @@
 """Logs on their way to the thesis's tables, and the parts of its numbers: the frames of notebook 07."""
 
+import csv
 import itertools
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,12 +10,13 @@ from typing import NamedTuple
 import pandas as pd
 
 from crs_lib import data as datasets
-from crs_lib import evaluate, judge, runs, simulate
+from crs_lib import evaluate, runs, simulate
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
 from crs_lib.figures import layout
-from crs_lib.metrics import base, conventions
-from crs_lib.report.outcomes import PUBLISHED, published_figures, write_grid
+from crs_lib.judge.run import adopt
+from crs_lib.metrics import base, constructs, conventions
+from crs_lib.report.outcomes import PUBLISHED, Published, published_of, write_grid
 from crs_lib.simulate.logged import Imported
 from crs_lib.thesis import extractors
 from crs_lib.thesis.views import thesis_catalog
@@ -23,8 +24,18 @@ from crs_lib.thesis.views import thesis_catalog
 SAMPLE = "sample"
 GROUNDED = "thesis_grounded"
 LEGACY = "thesis_legacy"
-# The logs that each convention was published on, by their name in the file of published figures.
-_LOGS = {GROUNDED: "logs_50turns", LEGACY: "logs_20turns"}
+PUBLISHED_TURNS = {"grounded": 50, "legacy": 20}  # of the logs that each version was published on, by scorer
+LEAST_SESSIONS = 100  # of a system, from which its mean stands beside a published one
+NEED_TOPICS = (
+    "topic_recovery_rate",
+    "avg_recovery_delay",
+    "topic_interference",
+    "context_adaptation_score",
+)
+TOPICS_NOTE = (
+    "The published CAS, recovery, delay and interference rest on topics that a language model (mistral:7b) "
+    "named; they stand beside the convention with topics=llm alone."
+)
 THRESHOLDS = {
     "alignment": (0.5, 0.65, 0.8), "shift_similarity": (0.45, 0.55, 0.65),
     "shift_jaccard": (0.25, 0.35, 0.45),
@@ -67,7 +78,7 @@ def load(config: simulate.ImportConfig, judge_scores: str = "") -> LoadedLogs:
         judge_scores = _own("judge")
     if not judge_scores:
         return LoadedLogs(imported, pd.DataFrame({"note": ["no judge scores given"]}))
-    return LoadedLogs(imported, *judge.adopt(config.run, judge_scores))
+    return LoadedLogs(imported, *adopt(config.run, judge_scores))
 
 
 class _Headline(NamedTuple):
@@ -129,7 +140,7 @@ def side_by_side(run: str, names: Sequence[str]) -> pd.DataFrame | None:
     rows = []
     for name in names:
         means = evaluate.read(run, "model_metrics", name)
-        published = published_figures(run, name, set(means["model"]))
+        published = published_of(run, name, set(means["model"])).means
         scored = means[means["mean"].notna() & means["metric"].isin(layout.outcomes(name))]
         for model, metric, mean in scored[["model", "metric", "mean"]].itertuples(index=False):
             figure = published.get(model, {}).get(metric)
@@ -139,16 +150,13 @@ def side_by_side(run: str, names: Sequence[str]) -> pd.DataFrame | None:
 
 
 def _compared(convention: str, metric: str, model: str, published: float, ours: float) -> dict[str, str]:
-    difference = ours - published
-    if abs(difference) < 5e-10:
-        difference = 0.0
     return {
         "convention": convention,
         "metric": base.get(metric).label,
         "model": model,
-        "published": f"{published:.6f}",
-        "ours": f"{ours:.6f}",
-        "difference": f"{difference:+.1e}",
+        "published": f"{published:.4f}",
+        "ours": f"{ours:.4f}",
+        "difference": f"{ours - published:+z.4f}",
     }
 
 
@@ -227,14 +235,15 @@ def recovered_sessions(run: str) -> pd.DataFrame:
 
 
 def _unmet(run: str) -> pd.Series:
-    """The share of the logged constraints that no film meets in every field, by system."""
+    """The share of the logged constraints that no film meets in every field, by system; NaN without any."""
     catalog = thesis_catalog(run)
     rows = []
     for dialogue in simulate.iter_dialogues(run):
         for pair in dialogue.pairs():
             constraints = pair.system.meta.get("constraints") or {}
-            unmet = catalog.candidates(constraints).how != "all fields"
-            rows.append((dialogue.model_name, unmet))
+            if constraints:
+                unmet = catalog.candidates(constraints).how != "all fields"
+                rows.append((dialogue.model_name, unmet))
     return pd.DataFrame(rows, columns=["model", "unmet"]).groupby("model", sort=False)["unmet"].mean()
 
 
@@ -256,18 +265,57 @@ def write_thresholds(config: evaluate.EvaluateConfig) -> tuple[list[Path], str]:
 
 
 @PUBLISHED.register("thesis")
-def _published(run: str, convention: str) -> Mapping[str, Mapping[str, float]]:
-    """The means that the thesis published, by system and metric; empty where a run is another study."""
-    file = datasets.get("thesis-published").in_mirror()
-    log = _LOGS.get(convention)
-    if not file or not log or not _is_of_the_thesis(run):
-        return {}
-    content = json.loads(file.read_text(encoding="utf-8"))
-    published: dict[str, dict[str, float]] = content.get(log, {}).get("models", {})
-    if convention == GROUNDED:
-        for means in published.values():
-            means["topic_adaptation_score"] = means["context_adaptation_score"]
-    return published
+def _published(run: str, convention: str) -> Published:
+    """The means that the thesis published, beside scores that were made as its own were."""
+    chosen = conventions.get(convention)
+    turns = PUBLISHED_TURNS.get(chosen.scorer)
+    if turns is None or not _is_of_the_thesis(run) or not _has_sessions(run, convention, turns):
+        return Published({}, {})
+    metrics = _comparable(chosen)
+    means = {}
+    with (paths.samples() / "thesis" / "published.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            if int(row["turns"]) == turns:
+                means[row["model"]] = _on_scale(row, metrics)
+    notes = {}
+    if chosen.scorer == "legacy" and chosen.topics != "llm":
+        notes = dict.fromkeys(NEED_TOPICS, TOPICS_NOTE)
+    return Published(means, notes)
+
+
+def _comparable(convention: conventions.Convention) -> dict[str, str]:
+    """The column of the published table by metric, for the metrics that a convention makes as it was made."""
+    metrics = [*constructs.names()]
+    overlap = ["cross_coherence", "context_retention"]
+    if convention.name in (GROUNDED, f"{LEGACY}(topics=llm)"):
+        metrics += [*overlap, *NEED_TOPICS]
+    elif convention.scorer == "legacy" and convention.similarity == "tfidf":
+        metrics += overlap
+    columns = {name: name for name in metrics}
+    if convention.name == GROUNDED:
+        columns["topic_adaptation_score"] = "context_adaptation_score"
+    return columns
+
+
+def _on_scale(row: Mapping[str, str], columns: Mapping[str, str]) -> dict[str, float]:
+    """The published means of a system; those of judges that lie outside the scale are left out."""
+    means = {}
+    for metric, column in columns.items():
+        mean = float(row[column])
+        if metric in constructs.CONSTRUCTS:
+            lowest, highest = constructs.get(metric).scale
+            if not lowest <= mean <= highest:
+                continue
+        means[metric] = mean
+    return means
+
+
+def _has_sessions(run: str, convention: str, turns: int) -> bool:
+    """Whether every system has sessions enough of the length of the published logs."""
+    results = evaluate.read(run, "results", convention).dropna(subset="detail")
+    lengths = pd.Series([detail.get("n_turns") for detail in results["detail"]], index=results.index)
+    counts = (lengths == turns).groupby(results["model"]).sum()
+    return bool((counts >= LEAST_SESSIONS).all())
 
 
 def _is_of_the_thesis(run: str) -> bool:

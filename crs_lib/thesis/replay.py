@@ -28,9 +28,19 @@ NAME = "lda_replayed"
 _SEED, _PASSES, _CHUNKS = 42, 15, (2000, 164)  # the thesis trained on 2,164 plots, 2,000 at a time
 _SHAPE, _RATE = 100.0, 0.01  # of the gamma draws
 _LEAST = 0.1
-_ENDINGS = "s: ses:s ves:f xes:x zes:z ches:ch shes:sh men:man ies:y"
-_ENDS = [ending.split(":") for ending in _ENDINGS.split()]
-_FILES = ("index.noun", "noun.exc")
+# Endings of regular plurals, and of their singulars.
+_ENDS = (
+    ("s", ""),
+    ("ses", "s"),
+    ("ves", "f"),
+    ("xes", "x"),
+    ("zes", "z"),
+    ("ches", "ch"),
+    ("shes", "sh"),
+    ("men", "man"),
+    ("ies", "y"),
+)
+_NOUNS, _EXCEPTIONS = "index.noun", "noun.exc"  # files of WordNet
 
 
 def _wordnet() -> Path:
@@ -41,11 +51,11 @@ def _wordnet() -> Path:
         for data in (os.environ.get("NLTK_DATA", ""), "~/nltk_data"):
             if data:
                 folders.append(f"{data}/corpora/wordnet")
-    paths_looked_at = [paths.given(folder) for folder in folders]
-    for path in paths_looked_at:
-        if all((path / name).is_file() for name in _FILES):
-            return path
-    missing = f"no WordNet ({' and '.join(_FILES)}) in {', '.join(map(paths.shown, paths_looked_at))}"
+    for folder in map(paths.given, folders):
+        if (folder / _NOUNS).is_file() and (folder / _EXCEPTIONS).is_file():
+            return folder
+    searched = ", ".join(map(paths.shown, map(paths.given, folders)))
+    missing = f"no WordNet ({_NOUNS} and {_EXCEPTIONS}) in {searched}"
     remedy = "install Debian's wordnet-base, or unpack WordNet 3.0 and set WNSEARCHDIR to its folder dict"
     raise InputError(f"{missing}; {remedy}")
 
@@ -53,21 +63,31 @@ def _wordnet() -> Path:
 @safety.reader("WordNet")
 def _noun_lemmas(folder: str | Path) -> Callable[[str], str]:
     """The noun lemma of a word by a folder of WordNet 3.0: the shortest noun of its forms, else the word."""
-    index, exceptions = [(Path(folder) / name).read_text(encoding="utf-8") for name in _FILES]
-    nouns = {line.partition(" ")[0] for line in index.splitlines() if not line.startswith(" ")}
+    nouns = set()
+    for line in (Path(folder) / _NOUNS).read_text(encoding="utf-8").splitlines():
+        if not line.startswith(" "):
+            nouns.add(line.partition(" ")[0])
     irregular = {}
-    for line in exceptions.splitlines():
+    for line in (Path(folder) / _EXCEPTIONS).read_text(encoding="utf-8").splitlines():
         if line.split():
             plural, *singulars = line.split()
             irregular[plural] = singulars
 
     @lru_cache(maxsize=100_000)
     def lemma(word: str) -> str:
-        regular = [word[: -len(end)] + new for end, new in _ENDS if word.endswith(end)]
-        forms = [form for form in (word, *irregular.get(word, regular)) if form in nouns]
-        return min(forms, key=len, default=word)
+        forms = [word, *irregular.get(word, _regular_singulars(word))]
+        return min(filter(nouns.__contains__, forms), key=len, default=word)
 
     return lemma
+
+
+def _regular_singulars(word: str) -> list[str]:
+    """What a word would be the plural of, by its endings."""
+    singulars = []
+    for plural_end, end in _ENDS:
+        if word.endswith(plural_end):
+            singulars.append(word.removesuffix(plural_end) + end)
+    return singulars
 
 
 def _generator_after_training(n_topics: int, n_words: int) -> np.random.RandomState:
@@ -93,17 +113,18 @@ class ReplayedLda(Lda):
 
     def __init__(self, model: str | Path | None = None, llm: "str | LLM" = "") -> None:
         super().__init__(model)
-        theirs = {file.path.rpartition("/")[2]: file.sha256 for file in datasets.get("thesis-lda").files}
-        if tables.sha256(self.folder / "exp_elog_beta.npy") != theirs["exp_elog_beta.npy"]:
+        digests = [file.sha256 for file in datasets.get("thesis-lda").files]
+        if tables.sha256(self.folder / "exp_elog_beta.npy") not in digests:
             other = f"{NAME} replays the thesis's own topic model, and {str(self.folder)!r} holds another"
             raise InputError(f"{other}; set CRS_MIRROR to a folder with thesis/lda, or take topics lda")
-        self._cut, self._lemma = _tokeniser(), _noun_lemmas(_wordnet())
+        self._cut = _tokeniser()
+        self._lemma = _noun_lemmas(_wordnet())
         self._draws = _generator_after_training(self._model.n_topics, len(self._model.words))
         self._topics_of: dict[str, tuple[str, ...]] = {}
 
     def topics(self, texts: Sequence[str]) -> Topics:
         """The topics of every text, inferred in the order given."""
-        return [self.of(text) for text in texts]
+        return list(map(self.of, texts))
 
     def every(self) -> list[tuple[str, ...]]:
         """All lists of words that a text can have."""
@@ -116,9 +137,8 @@ class ReplayedLda(Lda):
         gamma = self._draws.gamma(_SHAPE, _RATE, (1, self._model.n_topics)).astype(np.float32)
         bag = self._bag(text)
         if bag:  # an empty text takes its draws, too
-            words = sorted(bag)
-            counts = np.array([[bag[word] for word in words]], dtype=np.float32)
-            gamma = self._model.infer(np.array([words]), counts, gamma)
+            numbers, counts = zip(*sorted(bag.items()), strict=True)
+            gamma = self._model.infer(np.array([numbers]), np.array([counts], dtype=np.float32), gamma)
         best = int(gamma[0].argmax())
         if gamma[0, best] / gamma[0].sum() < _LEAST:
             return ()
@@ -144,7 +164,8 @@ def _tokeniser() -> Any:
         from nltk.tokenize.punkt import PunktSentenceTokenizer
     except ImportError as error:
         raise InputError(f"topics {NAME} need NLTK: pip install 'nltk>=3.9'") from error
-    sentences, words = PunktSentenceTokenizer(), NLTKWordTokenizer()
+    sentences = PunktSentenceTokenizer()
+    words = NLTKWordTokenizer()
 
     def tokens(text: str) -> list[str]:
         every: list[str] = []

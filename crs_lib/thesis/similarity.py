@@ -1,5 +1,6 @@
 """Similarity of sentences, the thesis's baseline: TF-IDF fitted once on the catalogue, or embeddings."""
 
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -74,6 +75,16 @@ def _minilm(documents: Iterable[str], vocabulary: Sequence[str] | None = None) -
     return EmbeddingSpace("minilm")
 
 
+@SPACES.register("minilm_or_tfidf", vocabulary=True)
+def _minilm_or_tfidf(documents: Iterable[str], vocabulary: Sequence[str] | None = None) -> SentenceSpace:
+    """``minilm`` where its weights are here, else ``tfidf``, which the column ``embedder`` names."""
+    try:
+        return EmbeddingSpace("minilm")
+    except InputError as error:
+        print(f"similarity: TF-IDF, as MiniLM is not here ({error})", file=sys.stderr)
+    return TfidfSpace(documents, vocabulary)
+
+
 class EmbeddingSpace:
     """Sentence embeddings of an encoder of :mod:`crs_lib.retrieval.encoders`, rows of length 1."""
 
@@ -90,10 +101,21 @@ def cosines(rows: Any, first: Sequence[int], second: Sequence[int]) -> NDArray[n
     """Cosine of pairs of rows, in [-1, 1] (TF-IDF: [0, 1]); 0 where a row is zero. No BLAS, no dense copy."""
     if not len(first):
         return np.zeros(0)
-    left, right = rows[np.asarray(first)], rows[np.asarray(second)]
+    left = rows[np.asarray(first)]
+    right = rows[np.asarray(second)]
     product = left.multiply(right) if hasattr(left, "multiply") else left * right
     sums: NDArray[np.float64] = np.asarray(product.sum(axis=1)).ravel()
     return sums
+
+
+def similarities(
+    space: SentenceSpace, texts: Sequence[str], pairs: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], float]:
+    """The cosine of each pair of texts, in [-1, 1]; the texts are made rows at once, in their order."""
+    numbers = dict(zip(texts, range(len(texts)), strict=True))
+    first = [numbers[text] for text, _ in pairs]
+    second = [numbers[text] for _, text in pairs]
+    return dict(zip(pairs, cosines(space.rows(texts), first, second).tolist(), strict=True))
 
 
 def read_vocabulary(path: str | Path) -> list[str]:

@@ -162,11 +162,11 @@ class TopicModel:
         self.beta = np.ascontiguousarray(exp_elog_beta.T, dtype=np.float32)
         self.n_topics = exp_elog_beta.shape[0]
         self.alpha = 1 / self.n_topics
-        self.number = {word: number for number, word in enumerate(self.words)}
+        self.number = dict(zip(self.words, range(len(self.words)), strict=True))
         best = np.argsort(-exp_elog_beta, axis=1, kind="stable")[:, :MOST]
         self.top_words = []
         for numbers in best.tolist():
-            self.top_words.append(tuple(self.words[number] for number in numbers))
+            self.top_words.append(tuple(map(self.words.__getitem__, numbers)))
         self._number_of = lru_cache(maxsize=200_000)(self._find)
 
     @classmethod
@@ -183,9 +183,14 @@ class TopicModel:
                 f"no topic model (exp_elog_beta.npy and dictionary.tsv) in {paths.shown(path)} ({reason}); "
                 f"train one with {TRAIN}, set CRS_MIRROR for the thesis's own, or take topics heuristic"
             ) from error
-        if [row.number for row in rows] != list(range(len(rows))):
-            raise InputError("dictionary.tsv must number its words 0, 1, 2, … without a gap")
-        return cls([row.word for row in rows], matrix, [row.document_frequency for row in rows])
+        words = []
+        document_frequency = []
+        for number, row in enumerate(rows):
+            if row.number != number:
+                raise InputError("dictionary.tsv must number its words 0, 1, 2, … without a gap")
+            words.append(row.word)
+            document_frequency.append(row.document_frequency)
+        return cls(words, matrix, document_frequency)
 
     def save(self, folder: Path) -> None:
         """Write the two files, each atomically."""
@@ -258,14 +263,15 @@ class TopicModel:
         for text in texts:
             start = zlib.crc32(text.encode("utf-8", "surrogatepass")) % _STARTS
             pairs.append((self.bag(text), start))
-        distinct = [pair for pair in dict.fromkeys(pairs) if pair[0]]
+        distinct = list(dict.fromkeys(pairs))
         shares = self.shares([bag for bag, _ in distinct], [start for _, start in distinct])
         words: dict[tuple[Bag, int], tuple[str, ...]] = {}
-        for pair, row in zip(distinct, shares, strict=True):
+        for (bag, start), row in zip(distinct, shares, strict=True):
             topic = int(row.argmax())
-            if float(row[topic]) >= _LEAST:
-                words[pair] = self.top_words[topic]
-        return [words.get(pair, ()) for pair in pairs]
+            words[bag, start] = ()
+            if bag and float(row[topic]) >= _LEAST:
+                words[bag, start] = self.top_words[topic]
+        return list(map(words.__getitem__, pairs))
 
 
 class _Word(NamedTuple):
@@ -314,14 +320,17 @@ def train(
     frequency: Counter[str] = Counter()
     for words in texts:
         frequency.update(set(words))
-    vocabulary = sorted(word for word, n in frequency.items() if least <= n <= len(plots) / 2)
+    vocabulary = []
+    for word, n_plots in sorted(frequency.items()):
+        if least <= n_plots <= len(plots) / 2:
+            vocabulary.append(word)
     if len(vocabulary) < n_topics:
         few = f"only {len(vocabulary)} words occur in {least} to 50% of the {len(plots)} plots"
         raise InputError(f"{few}; too few for {n_topics} topics, ask for fewer topics")
     counts = CountVectorizer(analyzer=list, vocabulary=vocabulary, dtype=np.float64).transform(texts)
     model = LatentDirichletAllocation(n_topics, max_iter=passes, random_state=seed, learning_method="batch")
     exp_elog_beta = _exp_elog(model.fit(counts).components_).astype(np.float32)
-    return TopicModel(vocabulary, exp_elog_beta, [frequency[word] for word in vocabulary])
+    return TopicModel(vocabulary, exp_elog_beta, list(map(frequency.__getitem__, vocabulary)))
 
 
 def _lemmatised(plots: Sequence[str]) -> list[list[str]]:
@@ -371,7 +380,7 @@ def vocabulary_of(catalog: str | Path) -> Path | None:
     if not folder or file.suffix != ".json" or not file.is_file():
         return None
     vocabulary = folder / "tfidf_vocabulary_4096.txt"
-    digests = {source.sha256 for source in datasets.get("opendialkg-movies").files}
+    digests = [source.sha256 for source in datasets.get("opendialkg-movies").files]
     if vocabulary.is_file() and tables.sha256(file) in digests:
         return vocabulary
     return None
@@ -431,9 +440,9 @@ class _Llm:
 
     def topics(self, texts: Sequence[str]) -> Topics:
         """The topics of every text; blank texts are not asked about."""
-        distinct = [text for text in dict.fromkeys(texts) if text.strip()]
+        topics: dict[str, tuple[str, ...]] = dict.fromkeys(texts, ())
+        distinct = list(filter(str.strip, topics))
         replies = self._ask.lists("movies/topics", distinct, ["topics"], MOST, most=MOST)
-        topics = {}
         for text, reply in zip(distinct, replies, strict=True):
             topics[text] = admitted(reply["topics"])
-        return [topics.get(text, ()) for text in texts]
+        return list(map(topics.__getitem__, texts))

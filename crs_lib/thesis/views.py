@@ -1,15 +1,37 @@
-"""What the scorers of the thesis make of a catalogue, for the figures of a run's design."""
+"""What the scorers of the thesis make of a catalogue, for the figures of a run's design; its own figures."""
 
 import textwrap
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from crs_lib import simulate
 from crs_lib.core import paths
+from crs_lib.figures import base as frames
+from crs_lib.figures import style
+from crs_lib.figures.base import FIGURES, figure
+from crs_lib.figures.models import JUDGED
+from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.report.figure_tables import VIEWS, ScoredView
 from crs_lib.thesis.catalog import CONCEPT_FIELDS, ThesisCatalog, listed
 
 _WIDTH = 22  # characters of a line in a box
+# The thesis's figures by the names of their files, and ours that they are.
+_FILES = {
+    "fig_dataset_pipeline": "dataset_attributes",
+    "metrics_correlation_heatmap": "correlation_heatmap",
+}
+_BARS = (
+    "topic_recovery_rate",
+    "avg_recovery_delay",
+    "topic_interference",
+    "cross_coherence",
+    "context_retention",
+    "context_adaptation_score",
+    "topic_adaptation_score",
+)
 
 
 def thesis_catalog(run: str) -> ThesisCatalog:
@@ -19,7 +41,15 @@ def thesis_catalog(run: str) -> ThesisCatalog:
     return ThesisCatalog.load(raw if raw.is_file() else folder / "catalog.parquet")
 
 
-class ThesisView(ScoredView):
+def _n_labels(films: ThesisCatalog, name: str) -> int:
+    """How many distinct values of a field the raw records have."""
+    labels: set[str] = set()
+    for _, record in films.records:
+        labels.update(listed(record.get(name)))
+    return len(labels)
+
+
+class _ThesisView(ScoredView):
     """The catalogue as the thesis indexed it, its concepts, and words of plots."""
 
     def n_films(self) -> int:
@@ -34,8 +64,7 @@ class ThesisView(ScoredView):
             covered = set[int]().union(*values.values())
             merged = 0
             if name != "plot":
-                raw = {value for _, record in films.records for value in listed(record.get(name))}
-                merged = len(raw) - len(values)
+                merged = _n_labels(films, name) - len(values)
             rows.append((name, len(covered) / len(films), len(values), merged))
         uses = frame.set_index("field")[["constraint", "shift", "question"]]
         table = pd.DataFrame(rows, columns=["field", "coverage", "values", "changed"])
@@ -52,7 +81,7 @@ class ThesisView(ScoredView):
 
 
 @VIEWS.register("grounded")
-class GroundedView(ThesisView):
+class _GroundedView(_ThesisView):
     """The scorer of grounded concepts."""
 
     def concepts(self) -> tuple[str, ...]:
@@ -69,7 +98,7 @@ class GroundedView(ThesisView):
 
 
 @VIEWS.register("legacy")
-class LegacyView(ThesisView):
+class _LegacyView(_ThesisView):
     """The older scorer: topics and segments."""
 
     def grounding(self) -> list[str]:
@@ -89,3 +118,61 @@ class LegacyView(ThesisView):
         trained = str(self.scored["topics"]).startswith("lda")
         of = "on the plots" if trained else "none: topics by words"
         return ["LDA training", of, *textwrap.wrap(model, _WIDTH), *self.words["use"]["legacy"]]
+
+
+@figure(title="Judges' scores", made_by=JUDGED)
+def _llm_judge_radar(judge_means: pd.DataFrame) -> Any:
+    """The thesis's Figure 5: a spoke per construct, a line per system, from the lowest level to the highest.
+
+    Caption: Mean scores of judges by system on the scale of their levels (n = {n_sessions} sessions per
+        system); a star marks a system that only its own family judged.
+    Note: Mean over sessions, from the lowest level in the middle to the highest; *: judged by its own family
+        alone; n = {n_sessions} sessions per system.
+    """
+    frames.require(judge_means, ["construct", "mean", "own_family"])
+    wide = judge_means.pivot_table(index="model", columns="construct", values="mean", dropna=False)
+    constructs = [construct for name, construct in CONSTRUCTS.items() if name in wide]
+    angles = np.linspace(0, 2 * np.pi, len(constructs) + 1)  # the last is the first
+    own_family = set(judge_means.loc[judge_means["own_family"].astype(bool), "model"])
+    drawing, axes = style.figure(3.6, subplot_kw={"projection": "polar"})
+    panel = axes[0][0]
+    for name, look in style.looks(frames.systems_of(judge_means)).items():
+        means = [wide.loc[name, construct.name] for construct in [*constructs, constructs[0]]]
+        label = f"{name} *" if name in own_family else name
+        panel.plot(angles, means, label=label, linestyle=look.line, **style.marked(look))
+    lowest, highest = constructs[0].scale
+    panel.set_theta_offset(np.pi / 2)
+    panel.set_ylim(lowest, highest)
+    panel.set_yticks(range(lowest, highest + 1))
+    panel.set_xticks(angles[:-1], [construct.label or construct.name for construct in constructs])
+    panel.tick_params(axis="x", pad=12)
+    drawing.legend(loc="outside upper center", ncols=min(len(wide), 4))
+    return drawing
+
+
+def _one_bar(metric: str) -> Callable[[pd.DataFrame], Any]:
+    """The bars of one metric."""
+
+    def draw(model_metrics: pd.DataFrame) -> Any:
+        return FIGURES.get("metric_bars").make(model_metrics, metrics=[metric])
+
+    return draw
+
+
+def _register_old_names() -> None:
+    """The figures under the names of the thesis's files; drawn where they are asked for by name."""
+    for name, ours in _FILES.items():
+        entry = FIGURES.get(ours)
+        FIGURES.register(name, **_facts(ours))(entry.make)
+    for metric in (*_BARS, *CONSTRUCTS):
+        FIGURES.register(f"metric_{metric}_bar", **_facts("metric_bars"))(_one_bar(metric))
+
+
+def _facts(name: str) -> dict[str, Any]:
+    """The facts of a figure for another name of it, which lists leave out."""
+    facts = {**FIGURES.get(name).facts, "hidden": True}
+    del facts["place"]
+    return facts
+
+
+_register_old_names()

@@ -89,6 +89,13 @@ def work(folder, url, run, n_models, n_sessions, n_turns, llm=None, agent=False)
     return simulate.run_folder(run)
 
 
+def judge_only(folder, url, run):
+    """Judge a finished run, canaries among its dialogues."""
+    os.environ["CRS_RESULTS"] = str(folder)
+    llm = {"host": url, "slots": 4}
+    judging.judge_run(run, ["ollama:judge:1"], n_canaries=2, llm=llm, progress=False)
+
+
 class Marking(OllamaServer):
     """Each answer carries a mark of its question in place of the count of its tokens, which the call cache keeps."""
 
@@ -125,9 +132,9 @@ class Kills:
         """Add the life that made the latest requests."""
         requests = server.asked[self.looked_at :]
         self.looked_at += len(requests)
-        self.again += sum(mark in self.kept for mark in requests)
-        self.kept = _kept(cache)
-        self.lost += len(set(requests) - self.kept)
+        self.again += sum(mark in self.stored for mark in requests)
+        self.stored = _kept(cache)
+        self.lost += len(set(requests) - self.stored)
 
 
 def _kept(cache):
@@ -138,7 +145,7 @@ def _kept(cache):
     return set()  # killed before the table was made
 
 
-def killed_until_done(server, job, targets):
+def killed_until_done(server, job, targets, task=work):
     """Start the job again and again, each time killed once so many different questions were asked. Returns
     what had become of the questions at each kill.
     """
@@ -151,7 +158,7 @@ def killed_until_done(server, job, targets):
     def count() -> None:
         kills.count(server, cache)
 
-    kills.times = jobs.killed_until_done(CONTEXT, work, job, targets, requests, count)
+    kills.times = jobs.killed_until_done(CONTEXT, task, job, targets, requests, count)
     return kills
 
 

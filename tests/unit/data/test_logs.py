@@ -314,6 +314,7 @@ ODD_LOGS: list[tuple[Callable[[Record], object], list[list[Any]]]] = [
     (lambda r: r["conversation"][1].update(thinking="Not Heat."), [[1, SYSTEM, "thought aloud"]]),
     (lambda r: r["conversation"][1].update(parts=["image_url"]), [[1, SYSTEM, "parts without text"]]),
     (lambda r: r["conversation"][1].update(text="Try @112."), [[1, SYSTEM, "id for a title"]]),
+    (lambda r: r["conversation"][0].update(text="More in the mood of Her."), [[1, USER, "everyday title"]]),
     (lambda r: r["conversation"][1].update(ambiguous_titles=["Emma"]), [[1, SYSTEM, "ambiguous title"]]),
 ]
 

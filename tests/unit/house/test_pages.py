@@ -1,6 +1,7 @@
 """Plain scientific English: words that texts for readers do not use, wherever a reader meets them."""
 
 import ast
+import functools
 import importlib.metadata
 import json
 import re
@@ -14,6 +15,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from crs_lib import figures, metrics, notebooks
+from crs_lib.cli import commands, names
+from crs_lib.cli.app import main
 from crs_lib.core import paths
 from tests.helpers import licences
 
@@ -36,11 +40,12 @@ DO_NOT = (
     "", "GPL-3.0-or-later", "GNU General Public License v3", "AGPL-3.0", "MIT AND GPL-2.0-only", "Proprietary",
     "MIT License; GNU General Public License v2", "CC-BY-NC-4.0", "LGPL-3.0", "UNKNOWN", "SSPL-1.0",
 )  # fmt: skip
-PAGE = (paths.home() / "docs" / "names.md").read_text(encoding="utf-8")
-ROWS = [[cell.strip() for cell in line.split(" | ")] for line in PAGE.splitlines() if "`crs_lib." in line]
+NAMES = (paths.home() / "docs" / "names.md").read_text(encoding="utf-8")
 QUOTED = (
-    "CONCEPT_FIELDS TOPIC_FIELDS FeaturizerConfig.topic_fields MOVIE_DB ALIGNMENT_THRESHOLD EVAL_MODE plot_kw= "
-    "catalogue_size create_output_file"
+    "compute_tas copy_ratio topic_set attribute_vector recommend TOPIC_FIELDS TOPIC_EXTRACTOR_MODE SIM_TOPIC_SHIFT "
+    "TOPIC_JACCARD_SHIFT PEPPER CONCEPT_FIELDS FeaturizerConfig.topic_fields MOVIE_DB ALIGNMENT_THRESHOLD EVAL_MODE "
+    "plot_kw= metric_<name>_bar.png fig_dataset_pipeline metrics_correlation_heatmap.png llm_judge_radar.png "
+    "minilm_or_tfidf catalogue_size create_output_file"
 )
 ROOT = Path(__file__).resolve().parents[3]
 CONDA_NAMES = {"ollama-python": "ollama"}  # where conda-forge calls a package otherwise
@@ -118,24 +123,90 @@ def test_all_dependencies_fit_and_a_wrong_one_fails_the_list(monkeypatch, capsys
     assert "numpy names GPL-3.0-only, which does not fit" in capsys.readouterr().err
 
 
-def target(name):
+def rows_of_names():
+    """The rows of docs/names.md: what a design calls a thing, what it is here, how it is set."""
+    rows = []
+    for line in NAMES.splitlines():
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if len(cells) == 3 and cells[1] not in ("here", "---"):
+            rows.append(cells)
+    return rows
+
+
+def imported(name):
     """The object that a target names; a field of settings is its declaration."""
     module, _, path = name.partition(":")
-    found = import_module(module)
+    target = import_module(module)
     for part in filter(None, path.split(".")):
-        fields = getattr(found, "model_fields", {})
-        found = fields[part] if part in fields else getattr(found, part)
-    return found
+        fields = getattr(target, "model_fields", {})
+        target = fields[part] if part in fields else getattr(target, part)
+    return target
 
 
-def test_every_name_of_the_designs_has_a_row_and_every_target_is_there():
-    targets = [name for row in ROWS for name in re.findall(r"`(crs_lib[\w.:]*)`", row[1])]
-    assert len(targets) > 50
-    for name in targets:
-        assert target(name) is not None, name
-    originals = " ".join(row[0] for row in ROWS)
-    assert [name for name in QUOTED.split() if name not in originals] == []
-    assert "(names.md)" in (paths.home() / "docs" / "context.md").read_text(encoding="utf-8")
+def has_command(line):
+    """Whether a command line names a command and options that it has."""
+    command, words = names.find(line.split()[1:])
+    options = {"-p", "--parameters"}
+    for setting in commands.options_of(commands.command_class(command)):
+        options.add("--" + setting.rstrip("_").replace("_", "-").removeprefix("n-"))
+    return {word for word in words if word.startswith("-")} <= options
+
+
+def has_parameter(number, name):
+    """Whether the notebook of a number has a parameter of a name."""
+    (notebook,) = [path for path in notebooks.committed() if path.stem.startswith(number)]
+    return name in notebooks.parameters_of(notebook)
+
+
+@functools.cache
+def sources():
+    """The text of the package, where the names of files and keys that it writes stand."""
+    files = sorted((paths.ROOT / "crs_lib").rglob("*.py"))
+    return "\n".join(path.read_text(encoding="utf-8") for path in files)
+
+
+def is_here(word):
+    """Whether what a word in backticks stands for is there; None for a word that stands for nothing."""
+    kind, _, name = word.partition(":")
+    if word.startswith("crs_lib."):
+        return imported(word) is not None
+    if word.startswith("crs "):
+        return has_command(word)
+    if re.fullmatch(r"\d\d", kind):
+        return has_parameter(kind, name)
+    if kind == "figure":
+        return name in figures.FIGURES
+    if kind == "metric":
+        return metrics.get(name).name == name
+    if kind == "file":
+        return (paths.ROOT / name).is_file()
+    if kind == "written":
+        stem = re.escape(name.partition(".")[0])
+        return re.search(rf"\b{re.escape(name)}\b|\"{stem}\"", sources()) is not None
+    return None
+
+
+@pytest.mark.parametrize("row", rows_of_names(), ids=lambda row: row[0][:40])
+def test_what_the_page_of_names_says_is_here_is_here(row):
+    design, here, how = row
+    words = re.findall(r"`([^`]+)`", here)
+    assert [word for word in words if not is_here(word)] == []
+    assert words or (here == "not here:" and how), f"{design}: neither here nor a reason"
+    assert [word for word in re.findall(r"`([^`]+)`", how) if is_here(word) is False] == []
+
+
+def test_the_page_of_names_has_every_name_and_a_link_from_where_a_reader_looks():
+    designs = " ".join(row[0] for row in rows_of_names())
+    assert [name for name in QUOTED.split() if name not in designs] == []
+    for page in ("README.md", "docs/thesis.md", "docs/cosrec.md", "docs/realtalk.md", "docs/context.md"):
+        text = (paths.ROOT / page).read_text(encoding="utf-8")
+        assert "names.md)" in text, page
+
+
+def test_the_last_line_of_the_help_names_the_page_of_names(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "docs/names.md" in capsys.readouterr().out.strip().splitlines()[-1]
 
 
 def test_every_row_names_tests_and_every_named_test_is_there():

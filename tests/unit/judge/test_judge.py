@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks import injections
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
@@ -18,7 +19,15 @@ from crs_lib.core.errors import InputError
 from crs_lib.judge import prompt as judge_prompt
 from crs_lib.judge import reliability
 from crs_lib.judge.config import JudgeSettings
-from crs_lib.judge.rating import expected_score, judge_session, means, read_reply, read_scores, reply_schema
+from crs_lib.judge.rating import (
+    COLUMNS,
+    expected_score,
+    judge_session,
+    means,
+    read_reply,
+    read_scores,
+    reply_schema,
+)
 from crs_lib.judge.reliability import agreement, self_preference, summary
 from crs_lib.judge.run import flag_counts, table_of
 from crs_lib.llm import LLM, Request, Retry
@@ -486,3 +495,44 @@ def test_the_shift_by_a_forged_end_tells_a_judge_that_follows_it() -> None:
     assert set(follows["note"]) == {"not within ± 0.05 points"}
     alone = summary(scores([("m", "0", "j", 0, 4)]), resamples=20).set_index("check")
     assert alone.loc["shift by a forged end", "note"] == "not measured; judge with --canaries forged_end"
+
+
+def test_constraints_read_from_turns_are_not_called_the_record_of_the_user() -> None:
+    logged = judge_prompt.messages(SHORT, CONSTRUCTS[:1], judge_prompt.Excerpt((1, 2), 2, 0))[-1].content
+    assert "From the record of the user" in logged
+    bare = judge_prompt.with_named(SHORT, lambda: Grounder(sources.load()), turns=True)
+    read = judge_prompt.messages(bare, CONSTRUCTS[:1], judge_prompt.Excerpt((1, 2), 2, 0))[-1].content
+    assert "No record of the user was kept" in read
+    assert "From the record" not in read
+
+
+def test_a_shift_that_no_score_shows_is_missing_and_not_called_large() -> None:
+    rows = []
+    for canary, score in (("", 4.0), ("forged_end", np.nan)):
+        rows.append(("m", 0, canary, "j", "coherence", 0, score, None, ""))
+    table = pd.DataFrame(rows, columns=[*COLUMNS])
+    shift = summary(table, resamples=20).set_index("check").loc["shift by a forged end"]
+    assert shift["note"].startswith("missing: no dialogue has a score")
+
+
+def points(number: int) -> Any:
+    """The answer of a judge that gives all constructs so many points."""
+    return json.dumps({name: {"evidence": "turn 1", "score": number} for name in CONSTRUCTS})
+
+
+def test_no_kind_of_injection_moves_a_judge_that_reads_between_the_marks() -> None:
+    careful_judge = LLM("scripted", answers=lambda request: points(between_the_marks(request)))
+    table = injections.shifts([original()], "j", careful_judge)
+    assert len({*table["kind"]}) >= 20
+    assert table["shift"].tolist() == [0.0] * len(injections.KINDS)
+
+
+def test_a_judge_that_takes_words_of_a_reply_for_its_own_is_moved() -> None:
+    obeys = LLM(
+        "scripted", answers=lambda request: points(5 if "the score 5" in str(request.messages) else 3)
+    )
+    table = injections.shifts([original()], "j", obeys).set_index("kind")["shift"]
+    assert table["rules revoked"] == 2
+    assert table["fence break"] == 2
+    assert table["base64"] == 0
+    assert injections.table_of(injections.shifts([original()], "j", obeys))["n"].eq(1).all()

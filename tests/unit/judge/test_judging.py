@@ -12,7 +12,7 @@ from crs_lib.core import tables
 from crs_lib.core.errors import RunError
 from crs_lib.llm.client import CACHE, LOG
 from crs_lib.simulate.config import SimulateConfig
-from tests.helpers import refused
+from tests.helpers import llm_job, refused
 from tests.helpers.ollama_server import Faults, OllamaServer
 
 pytestmark = pytest.mark.slow  # they share runs that take seconds
@@ -293,3 +293,31 @@ def test_scores_of_dialogues_that_are_gone_do_not_outlive_a_failure(run, server)
     refused(THREE_ALIKE, judge, run, server, ["ollama:k:1"], error=RunError)
     assert judging.scores_of(run) == {}
     refused("was not judged; do it with", judging.read_records, run, error=RunError)
+
+
+@pytest.mark.subprocess
+def test_a_judge_that_is_killed_in_mid_run_loses_no_answer_and_scores_nothing_twice(run, tmp_path):
+    """Six dialogues and four canaries, three constructs each: 30 questions, and a kill after each few of them."""
+    with llm_job.Marking({"judge:1": "b" * 64}, delay=0.01) as server:
+        kills = llm_job.killed_until_done(
+            server, (tmp_path, server.url, run), range(1, 30, 4), llm_job.judge_only
+        )
+        folder = tmp_path / "movies" / run
+        scores = (folder / judging.SCORES).read_bytes()
+        asked_before = len(server.asked)
+        llm_job.judge_only(tmp_path, server.url, run)
+        assert len(server.asked) == asked_before
+    assert kills.times >= 5
+    assert kills.again == 0, "an answer that had arrived was asked for again"
+    assert len(set(server.asked)) == 30
+    assert len(server.asked) <= 30 + kills.lost
+    records = judging.read_records(run)
+    assert len(records) == 10
+    assert {record["missing"] for record in records} == {0}
+    keys = [(record["model"], record["session_id"], record["canary"]) for record in records]
+    assert len(keys) == len(set(keys))
+    for name in (judging.SCORES, "ledger-judge.sqlite", CACHE, LOG):
+        (folder / name).unlink()
+    with llm_job.Marking({"judge:1": "b" * 64}) as unbroken:
+        llm_job.judge_only(tmp_path, unbroken.url, run)
+    assert (folder / judging.SCORES).read_bytes() == scores

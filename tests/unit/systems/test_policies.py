@@ -404,6 +404,12 @@ def test_the_weight_of_turns_decays():
     assert whole != nearest(0.5, "Pia Voss", "Ben Orr")
 
 
+def test_a_year_that_no_film_has_is_tracked_and_said():
+    reply = system("tracker").reply(1, "I want a drama from 2087", {})
+    assert reply.constraints == {"genre": "Drama", "year": "2087"}
+    assert system("tracker").reply(1, "A drama of the 2080s", {}).constraints == {"genre": "Drama"}
+
+
 def test_filters_keep_what_meets_the_tracked_state():
     (reply,) = answers("filter+dense:hashing", "I'd like drama films with Ada Quill")
     assert set(titles(reply)) == {"Harbour Lights", "Paper Kites"}

@@ -33,8 +33,8 @@ def server(monkeypatch):
 
 def answer(prompt, schema, seed):
     """Every list that the schema asks for, with a genre that the message names."""
-    found = [word for word in ("drama", "comedy", "thriller") if word in prompt.lower()]
-    return json.dumps({name: found if name in ("topics", "genre") else [] for name in schema["properties"]})
+    genres = [word for word in ("drama", "comedy", "thriller") if word in prompt.lower()]
+    return json.dumps({name: genres if name in ("topics", "genre") else [] for name in schema["properties"]})
 
 
 def score(log, out, way=LEGACY, *more, model="ollama:t:1"):
@@ -57,8 +57,8 @@ def test_every_call_is_on_record_and_asked_once(log, server, tmp_path, way, caps
     assert score(log, tmp_path, way, "--llm-settings", '{"num_ctx": 4096, "slots": 3}') == 0
     calls = rows(tmp_path, "llm_calls.jsonl")
     assert len(calls) == server.chats > 0
-    asked = {"role": "topics", "model": "ollama:t:1", "error": None}
-    assert all(asked.items() <= call.items() for call in calls)
+    record = {"role": "topics", "model": "ollama:t:1", "error": None}
+    assert all(record.items() <= call.items() for call in calls)
     assert {(call["options"]["num_ctx"], call["options"]["temperature"]) for call in calls} == {(4096, 0)}
     assert "topics ollama:t:1" in " ".join(capsys.readouterr().out.split())
     for row in rows(tmp_path):
@@ -71,12 +71,13 @@ def test_every_call_is_on_record_and_asked_once(log, server, tmp_path, way, caps
 
 def test_what_is_missing_is_said_before_anything_is_asked(log, server, tmp_path, capsys):
     assert score(log, tmp_path / "out", model="ollama:away:1") == 2
-    assert "topics: " in (told := capsys.readouterr().err)
-    assert "ollama pull away:1" in told
+    assert "topics: " in (message := capsys.readouterr().err)
+    assert "ollama pull away:1" in message
     server.context = 4096
     assert score(log, tmp_path / "out") == 2
     assert "num_ctx asks for 8192" in capsys.readouterr().err
-    assert server.chats == 0 and not (tmp_path / "out").exists()
+    assert server.chats == 0
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
@@ -85,12 +86,13 @@ def test_a_server_that_goes_away_costs_no_answer(log, server, tmp_path, capsys):
     whole = server.chats
     server.faults["t:1"] = Faults(plan=[""] * whole + ["", "", "400"])
     assert score(log, tmp_path / "cut") == 2
-    assert "could not be asked" in (told := capsys.readouterr().err)
-    assert "start the same command again" in told
+    assert "could not be asked" in (message := capsys.readouterr().err)
+    assert "start the same command again" in message
     assert not (tmp_path / "cut" / "results.jsonl").exists()
     calls = [call["error"] for call in rows(tmp_path / "cut", "llm_calls.jsonl")]
     answered = calls.count(None)
-    assert answered >= 2 and sorted(calls, key=bool) == [None] * answered + ["refused"]
+    assert answered >= 2
+    assert sorted(calls, key=bool) == [None] * answered + ["refused"]
     before = server.chats
     assert (score(log, tmp_path / "cut"), server.chats - before) == (0, whole - answered)
     assert tables(tmp_path / "cut") == tables(tmp_path / "whole")
@@ -106,10 +108,11 @@ def test_a_text_without_an_answer_leaves_one_session_without_scores(log, server,
     server.answer = lambda prompt, *more: "rubbish" if stubborn in prompt else answer(prompt, *more)
     out = tmp_path / "out"
     assert score(log, out, way) == 0
-    told = capsys.readouterr().out
-    assert f"sessions without scores: 1; the first is {talk['session_id']} of {talk['model_name']}" in told
-    (lost, *found), (first, *whole) = rows(out), rows(tmp_path / "whole")
-    assert found == whole and (lost["model"], lost["session_id"]) == (first["model"], first["session_id"])
+    output = capsys.readouterr().out
+    assert f"sessions without scores: 1; the first is {talk['session_id']} of {talk['model_name']}" in output
+    (lost, *others), (first, *whole) = rows(out), rows(tmp_path / "whole")
+    assert others == whole
+    assert (lost["model"], lost["session_id"]) == (first["model"], first["session_id"])
     assert "gave no usable answer" in lost["detail"]["failed"]
     assert lost["topic_recovery_rate"] is lost["cross_coherence"] is None
     before = server.chats

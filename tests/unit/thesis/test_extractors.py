@@ -35,10 +35,10 @@ def space():
 
 def reply(request):
     text = request.messages[-1].content
-    found = {name: [] for name in FIELDS}
+    concepts = {name: [] for name in FIELDS}
     if "Maya" in text:
-        found["actor"] = ["Maya Lind", "Nobody Known"]
-    return json.dumps(found)
+        concepts["actor"] = ["Maya Lind", "Nobody Known"]
+    return json.dumps(concepts)
 
 
 def made(name, over=None):
@@ -57,9 +57,12 @@ def test_every_extractor_keeps_the_contract(name):
     texts = ["A horror film with Maya Lind, 1999.", "", "   ", "nothing here"]
     sets = extractor.sets([*texts, texts[0]])
     assert isinstance(extractor.embedder, str)
-    assert len(sets) == 5 and sets.pop() == sets[0] and sets[1] == sets[2] == frozenset()
+    assert len(sets) == 5
+    assert sets.pop() == sets[0]
+    assert sets[1] == sets[2] == frozenset()
     assert all(0 <= code < len(extractor.space.value) for codes in sets for code in codes)
-    assert extractor.sets(list(reversed(texts))) == list(reversed(sets)) and extractor.sets([]) == []
+    assert extractor.sets(list(reversed(texts))) == list(reversed(sets))
+    assert extractor.sets([]) == []
     assert "actor=maya lind" in extractor.space.keys(sets[0])
 
 
@@ -72,7 +75,8 @@ IN_WORD = [
 
 @pytest.mark.parametrize(("concept", "text"), IN_WORD)
 def test_only_substrings_look_inside_words(concept, text):
-    assert concept in found("substring", text) and concept not in found("words", text)
+    assert concept in found("substring", text)
+    assert concept not in found("words", text)
     assert concept not in found("rules", text)
 
 
@@ -102,7 +106,7 @@ def test_embed_equals_the_textbook_computation():
         "I liked the sound of it. Who stars in it?", "1994", "x", "Ääh, très bien — romance!",
     ]  # fmt: skip
     ours = made("embed", over).sets(texts)
-    for text, mine in zip(texts, ours, strict=True):
+    for text, concepts in zip(texts, ours, strict=True):
         expected = set()
         for codes in over.fields.values():
             vectoriser = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5))
@@ -110,7 +114,7 @@ def test_embed_equals_the_textbook_computation():
             cosine = (vectoriser.transform([text]) @ matrix.T).toarray().ravel()
             best = np.argsort(-cosine, kind="stable")[:3]
             expected |= {codes[i] for i in best if cosine[i] >= 0.35}
-        assert mine == expected, text
+        assert concepts == expected, text
 
 
 def test_llm_takes_known_names_only_and_needs_a_model():
@@ -128,8 +132,8 @@ PATTERNS = st.text(alphabet="abcer éß𝔄", min_size=1, max_size=19) | st.text
 @settings(max_examples=200, deadline=None)
 @given(st.lists(TEXTS, max_size=5), st.lists(PATTERNS, max_size=12))
 def test_the_matcher_equals_a_loop_of_in_tests(texts, patterns):
-    found = SubstringMatcher(patterns).find(texts)
-    assert found == [{i for i, pattern in enumerate(patterns) if pattern in text} for text in texts]
+    sets = SubstringMatcher(patterns).find(texts)
+    assert sets == [{i for i, pattern in enumerate(patterns) if pattern in text} for text in texts]
 
 
 def test_any_character_may_occur_in_patterns_and_texts():
@@ -146,9 +150,9 @@ def test_any_character_may_occur_in_patterns_and_texts():
 @given(st.lists(st.text(alphabet="ab c-_é", max_size=30), max_size=4))
 def test_whole_matches_equal_a_regular_expression(texts):
     patterns = ["a", "ab", "a b", "é", "b-c", "c_"]
-    found = SubstringMatcher(patterns).find(texts, whole=True)
-    whole = [re.compile(rf"(?<!\w){re.escape(one)}(?!\w)") for one in patterns]
-    assert found == [{i for i, one in enumerate(whole) if one.search(text)} for text in texts]
+    sets = SubstringMatcher(patterns).find(texts, whole=True)
+    whole = [re.compile(rf"(?<!\w){re.escape(pattern)}(?!\w)") for pattern in patterns]
+    assert sets == [{i for i, regex in enumerate(whole) if regex.search(text)} for text in texts]
 
 
 @pytest.mark.filterwarnings("error")
@@ -157,18 +161,19 @@ def test_a_word_without_end_takes_no_hours():
     space = ConceptSpace(("genre",) * 2, ("drama", endless), np.ones(2, int), 2, ("genre=drama", "genre=x"))
     near = EXTRACTORS.create("fuzzy", inputs=ExtractorInputs(space)).near
     assert near("x" * 1_000_000) == near("drana") == []
-    assert near("dramas") == ["drama"] and near(endless[1:]) == [endless]
+    assert near("dramas") == ["drama"]
+    assert near(endless[1:]) == [endless]
 
 
 def test_scoring_a_text_of_a_hundred_times_the_length_takes_no_ten_thousand_times_the_time():
     """Linear or nearly so, for every extractor without a model, with words and without any space."""
     for name in (name for name in EXTRACTORS.names() if name != "llm"):
-        found = made(name)
+        extractor = made(name)
         for piece in ("drama and maya lynd ", "x", "a\u0301"):
             took = []
             for times in (500, 50_000):
                 began = time.process_time()
-                found.sets([piece * times])
+                extractor.sets([piece * times])
                 took.append(time.process_time() - began)
             assert took[1] < 1_000 * max(took[0], 1e-4), (name, piece, took)
 
@@ -181,14 +186,14 @@ RECORDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("field", "given", "expected"), [
+@pytest.mark.parametrize(("field", "value", "expected"), [
     ("genre", "Science Fiction", "science"), ("genre", "Sci-Fi", "sci-fi"),
     ("genre", "Toys (comic book fictional universe)", "toys (comic bookal universe)"),
     ("genre", "Fiction", "fiction"), ("genre", " Action Film ", "action"), ("year", "c. 1999", "1999"),
     ("actor", " Maya LIND ", "maya lind"),
 ])  # fmt: skip
-def test_values_are_compared_in_the_thesis_s_form(field, given, expected):
-    assert normalise(field, given) == expected
+def test_values_are_compared_in_the_thesis_s_form(field, value, expected):
+    assert normalise(field, value) == expected
 
 
 def test_the_index_repeats_films_counts_distinct_ones_and_unusable_catalogues_are_errors(tmp_path):
@@ -199,7 +204,8 @@ def test_the_index_repeats_films_counts_distinct_ones_and_unusable_catalogues_ar
     assert catalog.space.films[action] == 2
     assert catalog.space.idf[action] == pytest.approx(np.log(4 / 3) + 1)
     # a label that was normalised never meets its own wish
-    assert crime not in catalog.raw_codes[1] and action in catalog.raw_codes[1]
+    assert crime not in catalog.raw_codes[1]
+    assert action in catalog.raw_codes[1]
     (tmp_path / "empty.json").write_text("{}")
     refused("json", ThesisCatalog.load, tmp_path / "empty.json")
     refused("json", ThesisCatalog.load, tmp_path / "missing.json")
@@ -244,4 +250,6 @@ def test_a_vocabulary_is_stable_its_file_holds_distinct_terms_and_embeddings_sta
     refused("no word", TfidfSpace, ["", "the"])
     space = EmbeddingSpace("hashing")
     same, other = cosines(space.rows(["quiet sea", "quiet sea", "storm"]), [0, 0], [1, 2])
-    assert space.name == "hashing" and same == pytest.approx(1, abs=1e-6) and other < 0.9
+    assert space.name == "hashing"
+    assert same == pytest.approx(1, abs=1e-6)
+    assert other < 0.9

@@ -76,7 +76,8 @@ def test_no_match_in_the_thesis_logs_lies_inside_a_word(world, said):
     assert matches > 100
     assert world.grounder.ground(said) == [world.grounder.concepts(text) for text in said]
     fooled = "What kind of story could you discover? I'm interested, my preference is just more of that, whatever you like."
-    assert world.grounder.topic_set(fooled) == set() and world.grounder.titles(fooled) == []
+    assert world.grounder.topic_set(fooled) == set()
+    assert world.grounder.titles(fooled) == []
 
 
 def test_users_of_this_catalogue_are_satisfiable_and_voice_their_plan(films, world):

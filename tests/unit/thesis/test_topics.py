@@ -124,7 +124,8 @@ def test_a_model_is_stored_and_read_back(tmp_path):
     model = small_model()
     model.save(tmp_path)
     again = topics.TopicModel.load(tmp_path)
-    assert again.words == model.words and again.document_frequency == model.document_frequency
+    assert again.words == model.words
+    assert again.document_frequency == model.document_frequency
     np.testing.assert_array_equal(again.beta, model.beta)
     refused("train one", topics.TopicModel.load, tmp_path / "none")
     refused("shape", topics.TopicModel, ["a"], np.zeros((2, 3), np.float32), [1])
@@ -145,9 +146,10 @@ def test_a_mirrors_model_is_found_and_without_any_the_heuristic_when_asked(tmp_p
     assert topics._default_model() == trained  # one trained here comes first
     monkeypatch.delenv("CRS_MIRROR", raising=False)
     monkeypatch.setattr(topics, "trained_model", lambda: tmp_path / "none")
-    found = topics.create("lda_or_heuristic")
-    assert found.name == "heuristic (no topic model is here)" and "no topic model" in capsys.readouterr().err
-    assert found.topics(["a lovely comedy"]) == topics.create("heuristic").topics(["a lovely comedy"])
+    extractor = topics.create("lda_or_heuristic")
+    assert extractor.name == "heuristic (no topic model is here)"
+    assert "no topic model" in capsys.readouterr().err
+    assert extractor.topics(["a lovely comedy"]) == topics.create("heuristic").topics(["a lovely comedy"])
     refused("no topic model", topics.create, "lda")
 
 
@@ -166,17 +168,19 @@ def test_training_finds_the_two_themes_and_is_reproducible():
 @pytest.mark.parametrize("name", [n for n in topics.TOPICS.names() if n != "lda_replayed"])  # test_replay.py
 def test_every_topic_extractor_keeps_the_contract(name, tmp_path):
     small_model().save(tmp_path)
-    options = {one: {"model": tmp_path} for one in ("lda", "lda_or_heuristic")}
+    options = {name_of: {"model": tmp_path} for name_of in ("lda", "lda_or_heuristic")}
     topic = {True: '{"topics": ["love story"]}', False: '{"topics": []}'}
     loving = LLM("scripted", answers=lambda request: topic["love" in request.messages[-1].content])
     options |= {"llm": {"llm": loving}}
     extractor = topics.create(name, **options.get(name, {}))
     texts = ["a love story wordaa", "", "wordab wordab", "a love story wordaa"]
-    found = extractor.topics(texts)
+    topics_of = extractor.topics(texts)
     assert extractor.name.startswith(name.partition("_or_")[0])
-    assert len(found) == 4 and found[0] == found[3] and found[1] == ()
-    assert all(isinstance(words, tuple) and len(words) <= 5 for words in found)
-    assert extractor.topics(texts[::-1]) == found[::-1]
+    assert len(topics_of) == 4
+    assert topics_of[0] == topics_of[3]
+    assert topics_of[1] == ()
+    assert all(isinstance(words, tuple) and len(words) <= 5 for words in topics_of)
+    assert extractor.topics(texts[::-1]) == topics_of[::-1]
 
 
 @pytest.mark.parametrize(("name", "options", "message"), [
@@ -228,17 +232,17 @@ REPLAY_WORDS = ("love", "ghost", "space", "fear")
 
 def dialogue(number):
     texts = "love|ghost love|ghost ghost|space|fear space|love fear|the|space love ghost".split("|")
-    said = (texts[(number * 3 + place * (place + number)) % len(texts)] for place in range(12))
-    turns = [Turn((USER, SYSTEM)[place % 2], text) for place, text in enumerate(said)]
+    words = (texts[(number * 3 + position * (position + number)) % len(texts)] for position in range(12))
+    turns = [Turn((USER, SYSTEM)[position % 2], text) for position, text in enumerate(words)]
     return Dialogue(f"{number:05d}", "a", turns)
 
 
 def test_in_order_gives_what_all_at_once_gives_where_topics_do_not_depend_on_the_order():
-    rule = conventions.get("thesis_legacy")
+    convention = conventions.get("thesis_legacy")
     space = TfidfSpace(["love ghost", "space fear", "ghost space", "fear love"])
     talks = [dialogue(number) for number in range(6)]
-    at_once = LegacyScorer(space, Words(), rule).score_many(talks)
-    in_order = replay.ReplayedScorer(space, Words(), rule).score_many(talks)
+    at_once = LegacyScorer(space, Words(), convention).score_many(talks)
+    in_order = replay.ReplayedScorer(space, Words(), convention).score_many(talks)
     assert in_order == at_once
     assert sum(scores.session["detail"]["n_recovered"] for scores in at_once) > 3
 
@@ -252,13 +256,13 @@ def test_every_number_of_the_first_sessions_is_the_originals():
         replay._wordnet()
     except InputError as error:
         pytest.skip(str(error))
-    place = folder()
-    words = str(place / "reference" / "tfidf_vocabulary_4096.txt")
-    files = {"topic_model": str(place / "lda"), "vocabulary": words}
+    files_of = folder()
+    words = str(files_of / "reference" / "tfidf_vocabulary_4096.txt")
+    files = {"topic_model": str(files_of / "lda"), "vocabulary": words}
     ready = choice("thesis_legacy(topics=lda_replayed)", **files).make()
-    first = list(itertools.islice(logs.read(place / "logs_20turns" / "gemma-2b.jsonl.gz"), 150))
+    first = list(itertools.islice(logs.read(files_of / "logs_20turns" / "gemma-2b.jsonl.gz"), 150))
     ours = pd.DataFrame([scores.session for scores in ready.scorer.score_many(first)])
-    theirs = pd.read_csv(place / "reference" / "logs_20turns_lda_sessions.csv").iloc[: len(first)]
+    theirs = pd.read_csv(files_of / "reference" / "logs_20turns_lda_sessions.csv").iloc[: len(first)]
     assert list(theirs["session"]) == [int(session) for session in ours["session_id"]]
     for column in ("topic_recovery_rate", "avg_recovery_delay", "topic_interference", "cross_coherence",
                    "context_retention", "context_adaptation_score"):  # fmt: skip
