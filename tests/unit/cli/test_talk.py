@@ -200,3 +200,13 @@ def test_foreign_text_does_not_steer_the_terminal(monkeypatch):
     with app.escaped():
         print("Fine.", "\x1b[31mred", "\x1b[2J")
     assert shown.getvalue() == "Fine. \\x1b[31mred \\x1b[2J\n"
+
+
+def test_only_the_author_of_a_program_is_told_of_the_field_recommended(capsys):
+    assert main(["chat", "--simulated", "slot_echo"]) == 0
+    out = capsys.readouterr().out
+    assert "No film was read: its replies name no film of this catalogue by title." in out
+    assert "'recommended'" not in out
+    with ProgramServer(lambda _: (200, {"reply": "Which genre?"})) as server:
+        assert main(["chat", "--simulated", server.url]) == 0
+    assert "name films as 'recommended'" in capsys.readouterr().out
