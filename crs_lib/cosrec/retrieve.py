@@ -231,7 +231,7 @@ def account(run: str) -> str:
     """The last line of notebook 13: requests of all systems, those without a ranking and why, their list."""
     folder = paths.run_folder(NAME, run)
     number = finished(NAME, run, "retrieve", "13_cosrec_retrieve")["counts"]["requests"]
-    reasons = pd.read_csv(folder / _LEFT_OUT)["reason"].value_counts().to_dict()
+    reasons = tables.read_csv(folder / _LEFT_OUT)["reason"].value_counts().to_dict()
     return balance("requests", number, reasons, paths.shown(folder / _LEFT_OUT))
 
 
