@@ -46,9 +46,9 @@ def shifts(cost=0.5, delay=2.0, ability=0.8, spread=0.01, n=10):
 
 def test_the_plain_score_is_praised_only_where_it_agrees():
     apart = results(oracle=(1, 0.1), tracker=(0.8, 0.2), sticky=(0.4, 0.9))
-    told = findings.plain_score(apart)
+    sentence = findings.plain_score(apart)
     start = "TAS, which compares words, puts sticky first, 0.80 (the same for all 10) above"
-    assert told.startswith(start) and told.endswith("by gain sticky ranks 3 of 3.")
+    assert sentence.startswith(start) and sentence.endswith("by gain sticky ranks 3 of 3.")
     alike = results(oracle=(1, 0.9), tracker=(0.8, 0.2), sticky=(0.4, 0.1))
     assert findings.plain_score(alike) == "TAS and gain put the same system first, oracle."
     lacking = findings.plain_score(apart.drop(columns="normalised_gain"))
@@ -57,15 +57,15 @@ def test_the_plain_score_is_praised_only_where_it_agrees():
 
 def test_the_cost_of_a_shift_is_told_as_it_is_shown():
     """Different, equivalent, and neither: no sentence takes an interval that includes 0 for no cost."""
-    told = findings.adaptation(shifts(spread=0.03, n=100))
+    sentence = findings.adaptation(shifts(spread=0.03, n=100))
     start = "At a change of mind sticky, whose gain with straight users is 0.80, loses 0.50 [0.48, 0.52]"
-    assert told.startswith(start)
-    assert "tracker, the ablest other system, loses no more than 0.05 (0.00 [−0.02, 0.02])" in told
+    assert sentence.startswith(start)
+    assert "tracker, the ablest other system, loses no more than 0.05 (0.00 [−0.02, 0.02])" in sentence
     wide = findings.adaptation(shifts(spread=0.3))
     assert re.search(r"is not shown to lose anything: .*, so a loss of 0\.2", str(wide))
     same = findings.adaptation(shifts(spread=0.0))
     assert "has too few differing scenarios to tell" in same
-    for text in (told, wide, same):
+    for text in (sentence, wide, same):
         assert not re.search(r"no cost|indistinguishable|equal\b", text)
 
 
@@ -102,11 +102,15 @@ def test_a_failure_is_told_with_its_commonest_messages_and_above_a_tenth_ends_th
     few, many = findings.failures(sessions(2)), findings.failures(sessions(3))
     assert [row.system for row in few] == ["own"]
     assert not few[0].too_many
-    told = "2 of 20 sessions of own failed, scored as silent from there. Commonest: crashed: KeyError 0 (1); "
-    assert few[0].sentence.startswith(told)
+    sentence = (
+        "2 of 20 sessions of own failed, scored as silent from there. Commonest: crashed: KeyError 0 (1); "
+    )
+    assert few[0].sentence.startswith(sentence)
     assert many[0].too_many
-    told = "3 of 20 sessions of own failed, more than a tenth: no verdict on it, mend this first. "
-    assert many[0].sentence.startswith(f"{told}Commonest: crashed: KeyError 0 (2); crashed: KeyError 1 (1).")
+    sentence = "3 of 20 sessions of own failed, more than a tenth: no verdict on it, mend this first. "
+    assert many[0].sentence.startswith(
+        f"{sentence}Commonest: crashed: KeyError 0 (2); crashed: KeyError 1 (1)."
+    )
     assert findings.failures(sessions(0)) == []
 
 
@@ -128,9 +132,9 @@ def test_costs_need_straight_users_and_runs_without_models_show_no_cell(capsys, 
 
 
 def test_recovery_compares_waits_of_the_same_users_and_counts_what_is_lost():
-    told = findings.recovery(shifts())
-    assert "tracker takes 1.00 [" in told and "more replies than oracle" in told
-    assert "sticky shows none within 3 replies after 100 % (the same for all 10) of the changes" in told
+    sentence = findings.recovery(shifts())
+    assert "tracker takes 1.00 [" in sentence and "more replies than oracle" in sentence
+    assert "sticky shows none within 3 replies after 100 % (the same for all 10) of the changes" in sentence
     assert "an interval that includes 0" in findings.recovery(shifts(delay=0.0))
     assert findings._waits(shifts(delay=9.0))["wait"].max() == 3, "waits end at the horizon"
     short = shifts().assign(watched=2)
@@ -139,14 +143,14 @@ def test_recovery_compares_waits_of_the_same_users_and_counts_what_is_lost():
 
 def test_the_readme_quotes_the_sentences_of_the_demo_run(tmp_path):
     """``make thesis`` writes both; a README edited by hand is found here."""
-    kept = (paths.ROOT / "figures" / "movies-demo" / "findings.md").read_text(encoding="utf-8")
+    stored = (paths.ROOT / "figures" / "movies-demo" / "findings.md").read_text(encoding="utf-8")
     page, readme = tmp_path / "README.md", (paths.ROOT / "README.md").read_text(encoding="utf-8")
     page.write_text(readme, encoding="utf-8")
-    findings.quote(kept, page)
+    findings.quote(stored, page)
     assert page.read_text(encoding="utf-8") == readme
     findings.quote("- Another sentence.", page)
     text = page.read_text(encoding="utf-8")
-    assert "- Another sentence." in text and kept.strip() not in text
+    assert "- Another sentence." in text and stored.strip() not in text
     for text in ("no markers", "<!-- findings --> only one"):
         page.write_text(text)
         findings.quote("- x.", page)
@@ -155,8 +159,8 @@ def test_the_readme_quotes_the_sentences_of_the_demo_run(tmp_path):
 
 
 def test_turns_of_users_say_who_insists_and_who_words_them():
-    said = zip(["llm", "llm", "llm", "template"], ["ask", "insist", "insist", "insist"], strict=True)
-    logs = [{"user_meta": {"worded_by": by, "stage": stage}} for by, stage in said]
+    wordings = zip(["llm", "llm", "llm", "template"], ["ask", "insist", "insist", "insist"], strict=True)
+    logs = [{"user_meta": {"worded_by": by, "stage": stage}} for by, stage in wordings]
     pairs = [(Turn(USER, "hello", log), Turn(SYSTEM, "hi")) for log in logs]
     turns = views.user_turns([Dialogue("0", "m", pair) for pair in pairs])
     assert turns["insists"].tolist() == [False, True, True, True]
@@ -178,8 +182,10 @@ def test_habits_count_films_repetitions_unknown_titles_and_eight_words_copied_fr
     # said before within the session alone; films again of the three replies with films
     shares = {"without film": 0.25, "said before": 0.25, "films again": 0.33, "unknown titles": 0.5}
     assert row[["replies", "films", *shares]].tolist() == [4, 1, *shares.values()]
-    rule = "a wish holds until the user takes it back"
-    table = models.habits([habits_talk((f"Well, {rule}!", [], []), (rule.rpartition(" ")[0][:-3], [], []))])
+    instruction = "a wish holds until the user takes it back"
+    table = models.habits(
+        [habits_talk((f"Well, {instruction}!", [], []), (instruction.rpartition(" ")[0][:-3], [], []))]
+    )
     assert table.loc["a", "copied prompt"] == 0.5
     metric = base.get("copied_prompt")
     assert (metric.low, metric.high, metric.direction) == (0, 1, base.LOWER)
@@ -249,10 +255,13 @@ def test_scores_without_straight_users_say_that_no_adaptation_is_tested():
     """Logs of the thesis and of others: the outcome is another, and the table of the plan says what is missing."""
     scores = made(0.3, 0.2).rename(columns={"model": "system", "session_id": "scenario"})
     lacking = scores.drop(columns=["shift_cost", "straight_gain"])
-    both = [statistics.plan_for("movies", ["oracle", "tracker"], "default", one) for one in (scores, lacking)]
-    told = [statistics.plan_table(plan).set_index("declared")["how"] for plan in both]
+    both = [
+        statistics.plan_for("movies", ["oracle", "tracker"], "default", scored)
+        for scored in (scores, lacking)
+    ]
+    sentence = [statistics.plan_table(plan).set_index("declared")["how"] for plan in both]
     assert [plan.primary_outcome for plan in both] == ["shift_cost", "normalised_gain"]
-    assert "adaptation" not in told[0] and told[1]["adaptation"].startswith("not tested")
+    assert "adaptation" not in sentence[0] and sentence[1]["adaptation"].startswith("not tested")
     assert both[1].ability == ""
 
 

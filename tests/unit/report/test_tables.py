@@ -57,7 +57,7 @@ def results(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def place(results, monkeypatch):
+def where(results, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(results))
 
 
@@ -83,8 +83,8 @@ def test_what_a_run_lacks_is_no_data_and_a_run_that_is_not_there_is_an_error(tab
 def test_a_notebook_shows_a_sentence_instead_of_a_figure_without_data_and_of_a_power_curve(capsys):
     figure_tables.draw("rules", "judge_scatter", "tokens_and_time")
     lines = capsys.readouterr().out.splitlines()
-    told = "judge_scatter: no session has a score by a judge; make it with: python -m crs_lib"
-    assert lines[0].startswith(told)
+    message = "judge_scatter: no session has a score by a judge; make it with: python -m crs_lib"
+    assert lines[0].startswith(message)
     assert lines[1].startswith("tokens_and_time: run 'rules' called no language model")
     figure_tables.draw("models", "judge_scatter")
     assert capsys.readouterr().out == ""
@@ -141,13 +141,13 @@ def test_recovery_ratios_are_those_of_the_declared_contrasts():
     })  # fmt: skip
     plan = statistics.plan_for("movies", ["tracker", "sticky", "random"])
     plan = plan.changed(contrasts=(("tracker", "sticky"), ("tracker", "random")))
-    found = statistics.recovery_ratios(shifts, plan)
+    result = statistics.recovery_ratios(shifts, plan)
     pairs = [[*pair, events] for pair, events in zip(plan.contrasts, (12, 0), strict=True)]
-    assert found[["a", "b", "events_b"]].values.tolist() == pairs
-    assert found["estimate"][0] > found["low"][0] > 1
-    assert found["estimate"][1] is None, "random has no event: no finite ratio"
-    for given in ((shifts, plan.changed(contrasts=())), (shifts.iloc[:0], plan)):
-        assert "note" in statistics.recovery_ratios(*given)
+    assert result[["a", "b", "events_b"]].values.tolist() == pairs
+    assert result["estimate"][0] > result["low"][0] > 1
+    assert result["estimate"][1] is None, "random has no event: no finite ratio"
+    for arguments in ((shifts, plan.changed(contrasts=())), (shifts.iloc[:0], plan)):
+        assert "note" in statistics.recovery_ratios(*arguments)
 
 
 def test_scores_after_shifts_are_means_up_to_the_next_shift_by_its_type():
@@ -158,8 +158,8 @@ def test_scores_after_shifts_are_means_up_to_the_next_shift_by_its_type():
     })  # fmt: skip
     shifts = pd.DataFrame({"model": "tracker", "session_id": "00000", "turn": [2, 4]})
     shifts = shifts.assign(type=["switch", "return"])
-    found = statistics._shift_scores(turns, shifts, "item_tas").set_index("shift_type")["value"]
-    assert found.to_dict() == pytest.approx({"switch": 0.3, "return": 0.7})
+    result = statistics._shift_scores(turns, shifts, "item_tas").set_index("shift_type")["value"]
+    assert result.to_dict() == pytest.approx({"switch": 0.3, "return": 0.7})
     assert "note" in statistics.shift_model(turns, shifts, "item_tas")  # one system
     assert "note" in statistics.shift_model(turns, shifts, "item_recovery_rate")  # no value by turn
     untouched = turns.assign(since_shift=pd.array([None] * 6, dtype="Int64"))
@@ -178,9 +178,9 @@ def test_the_shift_model_tells_an_interaction_from_none_and_the_share_of_best_dr
     behind = shifts["model"].eq("sticky") * 0.4
     alike = turns.assign(item_tas=turns["item_tas"] - behind)
     apart = turns.assign(item_tas=turns["item_tas"] - behind * shifts["type"].eq("replace"))
-    found = statistics.shift_model(apart, shifts, "item_tas").set_index("term")
-    assert found["p"]["system:shift_type"] == "p = .002", "the smallest of 499 swaps"
-    assert found["scenarios"].tolist() == [12, 12, 12]
+    result = statistics.shift_model(apart, shifts, "item_tas").set_index("term")
+    assert result["p"]["system:shift_type"] == "p = .002", "the smallest of 499 swaps"
+    assert result["scenarios"].tolist() == [12, 12, 12]
     even = statistics.shift_model(alike, shifts, "item_tas").set_index("term")["p"]
     assert even["system"] == "p = .004" != even["system:shift_type"]
     shown = statistics.tidy(pd.DataFrame({"p": [0.0001], "p_gg": [0.02], "p_best": [0.999]}))
@@ -193,11 +193,11 @@ def test_recovery_is_read_from_users_who_never_insist_where_there_are_any():
     evaluate.evaluate(evaluate.EvaluateConfig(run="moods-calm"))
     calm = figure_tables.read("moods", "replies_at_risk")
     assert set(calm["users"]) == {"Users never insist"}
-    said = {run: list(simulate.iter_dialogues(run)) for run in ("moods", "moods-calm")}
-    acts = ({p.user.user_meta["stage"] for d in talks for p in d.pairs()} for talks in said.values())
-    assert [bool({"insist", "nothing_named"} & found) for found in acts] == [True, False]
-    for one, other in zip(*said.values(), strict=True):
-        assert one.shift_events == other.shift_events  # the same wishes at the same turns
+    spoken = {run: list(simulate.iter_dialogues(run)) for run in ("moods", "moods-calm")}
+    acts = ({p.user.user_meta["stage"] for d in talks for p in d.pairs()} for talks in spoken.values())
+    assert [bool({"insist", "nothing_named"} & result) for result in acts] == [True, False]
+    for first, other in zip(*spoken.values(), strict=True):
+        assert first.shift_events == other.shift_events  # the same wishes at the same turns
 
     turns = evaluate.read("moods-calm", "turns").set_index(["model", "session_id", "turn"])
     silent = calm[calm["model"] == "silent"]
@@ -216,9 +216,9 @@ def session(model, reply, number):
     """A session in the thesis's older form; replies differ a little from session to session."""
     asks = [f"I want a comedy about number {number}.", "Something with Ann Lee.", "Now a drama, please."]
     turns = []
-    for place, text in enumerate(asks):
-        said = reply + " Yes." * ((number + place) % 3)
-        turns += [{"speaker": "USER", "text": text}, {"speaker": "SYSTEM", "text": said}]
+    for where, text in enumerate(asks):
+        spoken = reply + " Yes." * ((number + where) % 3)
+        turns += [{"speaker": "USER", "text": text}, {"speaker": "SYSTEM", "text": spoken}]
     return {"session_id": number, "model_name": model, "conversation": turns}
 
 
@@ -226,23 +226,23 @@ def session(model, reply, number):
 def logs(tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
     monkeypatch.setenv("CRS_FIGURES", str(tmp_path / "figures"))
-    place = tmp_path / "logs"
-    place.mkdir()
+    where = tmp_path / "logs"
+    where.mkdir()
     for model, reply in MODELS.items():
         lines = [json.dumps(session(model, reply, number)) for number in range(6)]
-        (place / f"{model.replace(':', '-')}.jsonl").write_text("\n".join(lines) + "\n")
-    (place / "broken.jsonl").write_text('{"model_name": "delta", "conversation": []}\n')
+        (where / f"{model.replace(':', '-')}.jsonl").write_text("\n".join(lines) + "\n")
+    (where / "broken.jsonl").write_text('{"model_name": "delta", "conversation": []}\n')
     scores = "model,proactiveness,coherence,personalization\n"
     scores += "".join(f"alpha,{1 + n % 5},4,7\n" for n in range(6)) + "beta,2,,3\n" * 6
     (tmp_path / "judge.csv").write_text(scores)
-    return place
+    return where
 
 
 def test_one_command_goes_from_logs_to_tables_and_figures(logs, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("crs_lib.figures.style.PRINT_DPI", 40)
     judged = str(tmp_path / "judge.csv")
-    given = ["--logs", str(logs), "--run", "made", "--workers", "1", "--judge-scores", judged]
-    assert main(["thesis-tables", *given, "--topics", "heuristic"]) == 0
+    arguments = ["--logs", str(logs), "--run", "made", "--workers", "1", "--judge-scores", judged]
+    assert main(["thesis-tables", *arguments, "--topics", "heuristic"]) == 0
     out = capsys.readouterr().out
     assert "no usable session: delta" in out and "out of range" in out
     scores = simulate.run_folder("made") / "scores" / "thesis_legacy-topics-heuristic"
@@ -259,9 +259,9 @@ def test_one_command_goes_from_logs_to_tables_and_figures(logs, tmp_path, capsys
     # 7 is off the scale; nobody judged gamma
     judged = [("alpha", "proactiveness"), ("alpha", "personalization"), ("gamma:2b", "coherence")]
     assert means.loc[judged].to_numpy().tolist() == [[6, 0], [0, 6], [0, 6]]
-    drawn = tmp_path / "figures" / "movies-made" / scores.name
+    charts = tmp_path / "figures" / "movies-made" / scores.name
     shown = "system_overview dataset_attributes experimental_design metric_bars correlation_heatmap"
-    assert all((drawn / f"{name}.png").stat().st_size > 2000 for name in shown.split())
+    assert all((charts / f"{name}.png").stat().st_size > 2000 for name in shown.split())
     best = pd.read_csv(scores / "headline.csv")
     # this is no run of the thesis
     assert best["metric"].iloc[0] == "context_adaptation_score" and best["published"].isna().all()
@@ -304,8 +304,8 @@ def test_the_diagrams_tell_the_convention_that_was_scored(logs):
 def test_thresholds_are_settings_and_a_grid_of_27_has_one_figure(logs, tmp_path):
     main(["import", "--logs", str(logs), "--run", "grid"])
     config = evaluate.EvaluateConfig(run="grid", convention="thesis_legacy", topics="heuristic")
-    files, told = pages.write_thresholds(config)
-    assert "under 27 settings" in told and sum(map(int, re.findall(r" in (\d+)", told))) == 27
+    files, message = pages.write_thresholds(config)
+    assert "under 27 settings" in message and sum(map(int, re.findall(r" in (\d+)", message))) == 27
     table = pd.read_csv(files[0])
     assert {file.suffix for file in files} == {".csv", ".png", ".pdf"}
     assert table.groupby(list(pages.THRESHOLDS))["convention"].nunique().tolist() == [1] * 27
@@ -320,10 +320,10 @@ def test_a_run_of_one_system_has_tables_that_say_why_there_is_no_test(logs, caps
     main(["import", "--logs", str(logs / "alpha.jsonl"), "--run", "one"])
     evaluate.evaluate(evaluate.EvaluateConfig(run="one", convention="thesis_legacy", topics="heuristic"))
     outcomes.write_tables("one")
-    place = evaluate.folder_of("one", evaluate.convention_of("one"))
-    anova = pd.read_csv(place / "anova.csv")
+    where = evaluate.folder_of("one", evaluate.convention_of("one"))
+    anova = pd.read_csv(where / "anova.csv")
     assert anova["statistic"].isna().all() and anova["note"].str.contains("at least 2").any()
-    assert pd.read_csv(place / "tukey.csv").empty
+    assert pd.read_csv(where / "tukey.csv").empty
 
 
 @external[0]
@@ -335,9 +335,9 @@ def test_f_and_tukey_of_cas_equal_those_of_the_reference():
     outcome = "context_adaptation_score"
     groups = {name: part[outcome].to_numpy() for name, part in frame.groupby("system")}
     f = scipy.stats.f_oneway(*groups.values())
-    mine = stats.anova_table(frame, [outcome]).set_index("test").loc["one-way ANOVA"]
-    assert f"{mine['statistic']:.4g}" == f"{f.statistic:.4g}" == "521.9"
-    assert (mine["df1"], mine["df2"]) == (2, 2997)
+    own = stats.anova_table(frame, [outcome]).set_index("test").loc["one-way ANOVA"]
+    assert f"{own['statistic']:.4g}" == f"{f.statistic:.4g}" == "521.9"
+    assert (own["df1"], own["df2"]) == (2, 2997)
     theirs = scipy.stats.tukey_hsd(*groups.values())
     ends, names = theirs.confidence_interval(), list(groups)
     for row in stats.tukey_table(frame, [outcome]).itertuples():
@@ -355,9 +355,9 @@ def test_the_tour_holds_and_scores_what_a_run_of_its_settings_does(world):
     config = simulate.SimulateConfig(run="tour-unit", systems=("random", "tracker"), n_sessions=3, n_turns=10)
     simulate.simulate(config, progress=False)
     evaluate.evaluate(evaluate.EvaluateConfig(run="tour-unit"))
-    made = conversations(world, config)
-    assert made == simulate.dialogues("tour-unit")
-    scores = tables.session_scores(made, world, conventions.get("default"))
+    talks_made = conversations(world, config)
+    assert talks_made == simulate.dialogues("tour-unit")
+    scores = tables.session_scores(talks_made, world, conventions.get("default"))
     table = evaluate.read("tour-unit", "results")
     names = layout.HEADLINE
     wanted = table.astype(dict.fromkeys(names, float)).groupby("model")[names].mean()
@@ -369,25 +369,25 @@ def test_the_tour_holds_and_scores_what_a_run_of_its_settings_does(world):
 
 def test_the_printed_policy_works_and_does_what_its_docstring_says(world, monkeypatch):
     notebook = nbformat.read(paths.notebooks() / "00_start.ipynb", as_version=4)
-    told = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    (code,) = re.findall(r"```python\n(.*?)```", told, re.DOTALL)
+    message = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    (code,) = re.findall(r"```python\n(.*?)```", message, re.DOTALL)
     monkeypatch.setattr(systems.SYSTEMS, "_entries", dict(systems.SYSTEMS._entries))
     exec(code, {"SYSTEMS": systems.SYSTEMS, "Tracker": policies.Tracker})
     config = simulate.SimulateConfig(systems=("genre_only", "tracker"), n_sessions=2, n_turns=8)
-    made, full = (simulate.session(world, name, 1, config) for name in config.systems)
-    held = [pair.system.meta["constraints"] for pair in made.pairs()]
-    assert any(held) and all(set(constraints) <= {"genre"} for constraints in held)
+    talks_made, full = (simulate.session(world, name, 1, config) for name in config.systems)
+    believed = [pair.system.meta["constraints"] for pair in talks_made.pairs()]
+    assert any(believed) and all(set(constraints) <= {"genre"} for constraints in believed)
     assert any(set(pair.system.meta["constraints"]) - {"genre"} for pair in full.pairs())
 
 
 @pytest.mark.subprocess
 def test_a_system_of_ones_own_is_tried_and_placed_among_the_others(world):
     own = "python:my_system:MySystem"
-    mine = systems.World(world.catalog, world.grounder, programs=Programs(None, catalog=world.catalog))
+    whole = systems.World(world.catalog, world.grounder, programs=Programs(None, catalog=world.catalog))
     config = simulate.SimulateConfig(systems=(own, "random", "oracle"), n_sessions=2, n_turns=8, voices="A")
-    table = tables.trial(mine, config)
+    table = tables.trial(whole, config)
     assert table["turn"].tolist() == [1, 2, 3] and table["constraints"].iloc[1:].is_unique
     assert table["met"].iloc[0] == "1 of 1", "the class reads a genre"
-    results = tables.session_scores(conversations(mine, config), mine, conventions.get("default"))
+    results = tables.session_scores(conversations(whole, config), whole, conventions.get("default"))
     assert results.groupby("model")["normalised_gain"].mean().idxmax() == "oracle"
     assert set(results["model"]) == {own, "random", "oracle"}

@@ -1,8 +1,10 @@
 """The trace's data: text cut at findings, films and constraints, escapes, and agreement with the scored tables."""
 
+import itertools
 import json
 import math
 import re
+from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
@@ -35,12 +37,14 @@ SYSTEMS = ("tracker", "sticky", "random")
 
 @given(st.text(max_size=30), st.lists(st.tuples(st.integers(-3, 40), st.integers(-3, 40)), max_size=8))
 def test_the_pieces_joined_are_the_text_and_every_finding_covers_its_stretch(text, ranges):
-    found = [Stretch(a, b, "genre", f"value {n}") for n, (a, b) in enumerate(ranges)]
-    cut = pieces(text, found)
-    assert "".join(piece if isinstance(piece, str) else piece[0] for piece in cut) == text
-    for a, b, _, value, _ in found:
-        over = [piece[0] for piece in cut if not isinstance(piece, str) and ["genre", value] in piece[1]]
-        assert "".join(over) == (text[a:b] if 0 <= a < b <= len(text) else "")
+    findings = [Stretch(a, b, "genre", f"value {n}") for n, (a, b) in enumerate(ranges)]
+    cut = pieces(text, findings)
+    assert joined(cut) == text
+    marked = [piece for piece in cut if not isinstance(piece, str)]
+    for a, b, _, value, _ in findings:
+        over = [piece[0] for piece in marked if ["genre", value] in piece[1]]
+        inside = 0 <= a < b <= len(text)
+        assert "".join(over) == (text[a:b] if inside else "")
 
 
 ANYTHING = st.recursive(
@@ -80,19 +84,19 @@ def view():
 
 def conversation(*turns):
     """Turns of (constraints, avoid, titles)."""
-    said = []
+    lines = []
     for constraints, avoid, titles in turns:
         meta = {"user_meta": {"constraints": constraints, "avoid": avoid}}
-        said += [Turn("USER", "Something, please.", meta), Turn("SYSTEM", "Here.", {"rec_titles": titles})]
-    return Dialogue("00000", "mine", tuple(said))
+        lines += [Turn("USER", "Something, please.", meta), Turn("SYSTEM", "Here.", {"rec_titles": titles})]
+    return Dialogue("00000", "mine", tuple(lines))
 
 
 def test_films_name_the_constraints_met_dropped_or_excluded_and_what_is_unknown_is_neither_met_nor_zero(view):
-    made = view.record(conversation(
+    outputs = view.record(conversation(
         ({"genre": "Drama", "year": "1994"}, {}, ["Harbour Lights", "Saltwind"]),
         ({"director": "Mara Lindqvist"}, {"genre": "Comedy"}, ["Harbour Lights", "The Long Quay"]),
     ), [], [])  # fmt: skip
-    first, second = (turn["films"] for turn in made["turns"])
+    first, second = (turn["films"] for turn in outputs["turns"])
     harbour, quay, salt = (view.catalog.title_index[title.lower()][0] for title in FILMS)
     assert first == [{"film": harbour, "met": [True, True]}, {"film": salt, "met": [False, True]}]
     dropped = [["genre", "Drama"], ["year", "1994"]]
@@ -132,6 +136,27 @@ def run():
     return name
 
 
+def sessions_of(pages):
+    """The sessions of all pages, in order."""
+    return itertools.chain.from_iterable(page["sessions"] for page in pages)
+
+
+def joined(cut):
+    """A text from its pieces."""
+    return "".join(piece if isinstance(piece, str) else piece[0] for piece in cut)
+
+
+def flags_of(films):
+    """What three scores of a turn count, from the marks of its films."""
+    flags = {"satisfaction": [], "topic_interference_leakage": [], "novelty": []}
+    for film in films:
+        flags["satisfaction"] += [bool(tick) for tick in film["met"]]
+        unwanted = bool(film.get("dropped") or film.get("avoided"))
+        flags["topic_interference_leakage"].append(unwanted and not any(film["met"]))
+        flags["novelty"].append(not film.get("again"))
+    return flags
+
+
 def called(path):
     text = path.read_text(encoding="utf-8")
     return json.loads("[" + text[text.index("(") + 1 : text.rindex(")")] + "]")
@@ -148,59 +173,60 @@ def data(run):
 def test_every_session_is_in_the_index_and_on_the_page_that_it_says(run, data):
     index, pages = data
     assert [len(page["sessions"]) for page in pages] == [5, 5, 5, 5, 1]
-    for place, dialogue in enumerate(simulate.dialogues(run)):
-        session, model = pages[place // 5]["sessions"][place % 5], index["models"][index["model"][place]]
-        assert session["model"] == model["name"] == dialogue.model_name
-        assert session["id"] == index["id"][place] == dialogue.session_id
-        genre, types, _ = index["plots"][index["plot"][place]]
+    for position, dialogue in enumerate(simulate.dialogues(run)):
+        session = pages[position // 5]["sessions"][position % 5]
+        model = index["models"][index["model"][position]]
+        assert session["model"] == dialogue.model_name
+        assert model["name"] == dialogue.model_name
+        assert session["id"] == dialogue.session_id
+        assert index["id"][position] == dialogue.session_id
+        genre, types, _ = index["plots"][index["plot"][position]]
         assert genre == dialogue.true_genre
-        assert [index["types"][t] for t in types] == [e["type"] for e in dialogue.shift_events]
+        assert [index["types"][kind] for kind in types] == [event["type"] for event in dialogue.shift_events]
     assert len(index["plots"]) == 7  # scenarios are shared by the systems
 
 
 def test_texts_and_scores_of_the_pages_are_those_of_the_run(run, data):
     index, pages = data
-    sessions = [session for page in pages for session in page["sessions"]]
-    for dialogue, session in zip(simulate.dialogues(run), sessions, strict=True):
-        texts = [turn[who] for turn in session["turns"] for who in ("user", "system")]
-        shown = ["".join(p if isinstance(p, str) else p[0] for p in text) for text in texts]
-        assert shown == [turn.text for turn in dialogue.turns]
+    for dialogue, session in zip(simulate.dialogues(run), sessions_of(pages), strict=True):
+        texts = []
+        for turn in session["turns"]:
+            texts += [joined(turn["user"]), joined(turn["system"])]
+        assert texts == [turn.text for turn in dialogue.turns]
     results = evaluate.read(run, "results")
     assert index["scores"]["item_tas"] == pytest.approx(results["item_tas"].tolist(), abs=1e-4)
-    assert index["scores"]["topic_recovery_rate"] == [number(v) for v in results["topic_recovery_rate"]]
+    assert index["scores"]["topic_recovery_rate"] == list(map(number, results["topic_recovery_rate"]))
 
 
 def test_scores_counted_again_from_what_is_shown_are_the_scores_of_the_tables(run, data):
     """Satisfaction, leakage and novelty from ticks and marks alone: a second opinion on both."""
     index, pages = data
-    column = {metric["name"]: place for place, metric in enumerate(index["turn_metrics"])}
+    columns = [metric["name"] for metric in index["turn_metrics"]]
     turns = evaluate.read(run, "turns").set_index(["model", "session_id", "turn"])
-    checked = dict.fromkeys(("satisfaction", "topic_interference_leakage", "novelty"), 0)
-    for session in (session for page in pages for session in page["sessions"]):
+    checked = Counter()
+    for session in sessions_of(pages):
         for turn in session["turns"]:
-            row = turns.loc[(session["model"], session["id"], turn["turn"])]
-            films = turn.get("films", [])
-            ticks = [bool(tick) for film in films for tick in film["met"]]
-            bad = [(film.get("dropped") or film.get("avoided")) and not any(film["met"]) for film in films]
-            new = [not film.get("again") for film in films]
-            counted = {"satisfaction": ticks, "topic_interference_leakage": bad, "novelty": new}
-            for name, flags in counted.items():
-                shown, where = turn["scores"][column[name]], (session["id"], turn["turn"], name)
-                assert (shown is None) == bool(pd.isna(row[name]))
-                if shown is not None and flags:
-                    assert shown == pytest.approx(row[name], abs=1e-4)
-                    assert shown == pytest.approx(sum(map(bool, flags)) / len(flags), abs=1e-4), where
+            key = session["model"], session["id"], turn["turn"]
+            for name, flags in flags_of(turn.get("films", ())).items():
+                score = turn["scores"][columns.index(name)]
+                expected = turns.loc[key, name]
+                assert (score is None) == bool(pd.isna(expected))
+                if score is not None and flags:
+                    assert score == pytest.approx(expected, abs=1e-4)
+                    assert score == pytest.approx(np.mean(flags), abs=1e-4), (key, name)
                     checked[name] += 1
+    assert len(checked) == 3
     assert min(checked.values()) > 100
 
 
 def test_the_same_run_gives_the_same_bytes_and_the_manifest_stays(run):
     folder = paths.run_folder("movies", run)
-    places = [folder / "manifest.json", *(folder / "trace").rglob("*")]
-    files = {path: path.read_bytes() for path in places if path.is_file()}
+    paths_before = {folder / "manifest.json", *(folder / "trace").rglob("*")}
+    files = {path: path.read_bytes() for path in paths_before if path.is_file()}
     trace.write(run, page_size=5)
     assert {path: path.read_bytes() for path in files} == files
-    assert {*(folder / "trace").rglob("*")} < {*places} and not list(folder.glob(".trace*"))
+    assert {*(folder / "trace").rglob("*")} < paths_before
+    assert not list(folder.glob(".trace*"))
 
 
 @pytest.mark.slow
@@ -218,14 +244,14 @@ def test_a_run_without_scores_says_what_makes_them():
 
 def test_judges_notes_come_from_the_judge_stage_and_canaries_do_not(run):
     key = {"model": "tracker", "session_id": "00002", "judge": {"coherence": 4.0}, "scores": [], "missing": 0}
-    made = runs.read_manifest("movies", run)["stages"]["simulate"]["outputs"]
-    inputs = {"dialogues": made["dialogues.jsonl"]}
+    outputs = runs.read_manifest("movies", run)["stages"]["simulate"]["outputs"]
+    inputs = {"dialogues": outputs["dialogues.jsonl"]}
     with runs.stage("movies", run, judge_records.STAGE, {}, inputs, fixed=False) as stage:
         lines = key | {"canary": ""}, key | {"canary": "shuffled", "judge": {"coherence": 1.0}}
         stage.path(judge_records.SCORES).write_text("\n".join(map(json.dumps, lines)) + "\n")
-    found = {(s.dialogue.model_name, s.dialogue.session_id): s.judge for s in RunFiles(run)}
-    assert found["tracker", "00002"]["judge"] == {"coherence": 4.0}
-    assert found["tracker", "00001"].get("scores") is None
+    findings = {(s.dialogue.model_name, s.dialogue.session_id): s.judge for s in RunFiles(run)}
+    assert findings["tracker", "00002"]["judge"] == {"coherence": 4.0}
+    assert findings["tracker", "00001"].get("scores") is None
 
 
 NUMBERS = [
@@ -276,10 +302,10 @@ def test_systems_and_fields_have_one_colour_in_notebook_and_trace_readable_on_li
     for field in (*FIELDS, TITLE):
         turns = (Turn("USER", "one", marks=(Mark(0, 3, field, "one"),)), Turn("SYSTEM", "two"))
         shown = Dialogue("00000", "tracker", turns, tinted=TINTED)._repr_html_()
-        place = index["fields"][field]
-        assert f"background:{rules[f'f{place}']};" in shown, field
+        position = index["fields"][field]
+        assert f"background:{rules[f'f{position}']};" in shown, field
     assert len(set(index["fields"].values())) == len(index["fields"])
-    found = re.findall(r":root {(.*?)}", tint_css())
-    for light, dark in zip(*(re.findall(r"#\w{6}", tints) for tints in found), strict=True):
+    findings = re.findall(r":root {(.*?)}", tint_css())
+    for light, dark in zip(*(re.findall(r"#\w{6}", tints) for tints in findings), strict=True):
         assert contrast("#111111", light) > 7
         assert contrast("#e6e8eb", dark) > 4.5
