@@ -374,10 +374,9 @@ def _dark(colour: Any) -> Any:
     if isinstance(colour, str) and colour == "none":
         return colour
     shade = to_hex(colour).upper()
-    alpha = to_rgba(colour)[3]
-    if shade in _DARK.values():  # turned already
+    if shade not in _DARK and shade in _DARK.values():  # turned already
         return colour
-    return to_rgba(_DARK.get(shade) or _lit(colour), alpha)
+    return to_rgba(_DARK.get(shade) or _lit(colour), to_rgba(colour)[3])
 
 
 def _lit(colour: Any) -> Any:

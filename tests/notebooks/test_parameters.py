@@ -13,6 +13,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.notebooks.look import heading, to_html
 from crs_lib.notebooks.rules import rules
 from crs_lib.notebooks.runner import Parameter, check_parameters, help_text, read_parameters
+from crs_lib.thesis import commands as thesis_commands
 from tests.helpers import books, refused
 
 CELL = """run: str = "smoke"  # name of the run
@@ -371,3 +372,22 @@ def test_committed_notebooks_keep_the_rules_and_say_what_they_showed(path):
     text = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells)
     headings = re.findall("^## .*", text, re.MULTILINE)
     assert headings[-2:] == list(END)
+
+
+def test_the_readme_s_findings_are_the_sentences_that_notebook_05_shows():
+    readme = (paths.ROOT / "README.md").read_text(encoding="utf-8")
+    quoted = readme.partition("<!-- findings -->")[2].partition("<!-- /findings -->")[0].strip().splitlines()
+    shown = ""
+    for cell in nbformat.read(paths.notebooks() / "05_analyze.ipynb", as_version=4).cells:
+        for output in cell.get("outputs", ()):
+            shown += output.get("text", "")
+    assert len(quoted) == 4
+    assert [line for line in quoted if line.removeprefix("- ") not in shown] == []
+
+
+@pytest.mark.parametrize("name", ["05_analyze", "06_stats"])
+def test_the_run_that_a_notebook_makes_is_that_of_the_thesis_command(name):
+    size = thesis_commands.Demo().n_sessions
+    cells = [cell.source for cell in nbformat.read(paths.notebooks() / f"{name}.ipynb", as_version=4).cells]
+    assert f"SimulateConfig(run=run, n_sessions={size}, workers=2)" in "\n".join(cells)
+    assert read_parameters(cells[1], name)["run"].default == "demo"
