@@ -264,7 +264,7 @@ class Comparison:
         rows = []
         for shift in worst.itertuples():
             others = {pair.turn: pair.system.text for pair in turns.get((best, shift.session_id), ())}
-            for pair in turns[self.ours[0], shift.session_id]:
+            for pair in turns.get((self.ours[0], shift.session_id), ()):
                 if shift.turn - 1 <= pair.turn < shift.turn + FRESH_TURNS:
                     turn = f"{pair.turn} (shift)" if pair.turn == shift.turn else str(pair.turn)
                     replies = pair.system.text, others.get(pair.turn)
@@ -291,7 +291,9 @@ class Comparison:
     def _turns(self, systems: set[str], sessions: set[str]) -> dict[tuple[str, str], list[Pair]]:
         """The turns of some systems' sessions."""
         turns = {}
-        for talk in simulate.iter_dialogues(self.run):
+        for talk in itertools.chain(simulate.iter_dialogues(self.run), simulate.failed_dialogues(self.run)):
+            if "of" in talk.extra:  # of another arm
+                continue
             if talk.model_name in systems and talk.session_id in sessions:
                 turns[talk.model_name, talk.session_id] = talk.pairs()
         return turns
