@@ -3,6 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,6 @@ from crs_lib.catalog.cleaning import CleaningReport, Films, clean
 from crs_lib.catalog.declared import Declared
 from crs_lib.catalog.fields import CREDIT_FIELDS, FIELDS, GOAL_FIELD, YEAR_FIELD, Field
 from crs_lib.catalog.item import Item
-from crs_lib.catalog.vocabulary import Vocabulary
 from crs_lib.core import rng, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold
@@ -29,6 +29,44 @@ _LONGEST_ANSWER = 4096  # items of an answer that is cached
 _CACHED_CODES = 65_536
 _SAVED = 100_000  # items that are written at a time
 _MOST_RECOMMENDED = 50
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """All concepts of a catalogue; a concept's code is its position in these lists."""
+
+    field: tuple[str, ...]
+    value: tuple[str, ...]
+    code_of: Mapping[str, int]
+
+    @classmethod
+    def of(cls, items: Sequence[Item], names: Iterable[str]) -> "Vocabulary":
+        """The concepts of items: by field in the order of ``names``, by folded value within it."""
+        of_field: list[str] = []
+        values: list[str] = []
+        for name in names:
+            distinct: set[str] = set()
+            for item in items:
+                distinct.update(item.values[name])
+            by_form = {fold(value): value for value in distinct}
+            of_field += [name] * len(by_form)
+            values += [by_form[form] for form in sorted(by_form)]
+        codes: dict[str, int] = {}
+        for code, (name, value) in enumerate(zip(of_field, values, strict=True)):
+            codes[fields.concept(name, value)] = code
+        return cls(tuple(of_field), tuple(values), codes)
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """``field=value`` of every code, folded, in the order of the codes."""
+        return tuple(self.code_of)
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """The field and the value of every code, in the order of the codes."""
+        return zip(self.field, self.value, strict=True)
 
 
 class Answer(NamedTuple):

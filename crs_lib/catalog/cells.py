@@ -17,18 +17,27 @@ from typing import Any, NamedTuple
 from crs_lib.catalog import lexicon, spelling
 from crs_lib.catalog.cleaning import LeftOut, Record
 from crs_lib.catalog.fields import GOAL_FIELD, YEAR_FIELD, Field
+from crs_lib.core import safety
 from crs_lib.core.text import fold
 
 Row = Mapping[str, object]
 _TYPE = re.compile(r":(?:token|float)(?:_seq)?$")  # RecBole's types of columns
 _NOUNS = ("movie", "film", "book", "boardgame", "game", "show", "item")  # that may stand before any name
-_STRONG = re.compile(r"\s*[|;\t]\s*")
-_WEAK = re.compile(r"\s*[,，、]\s*")
-_SLASH = re.compile(r"\s*/\s*")
-_SPACED_SLASH = re.compile(r"\s+/\s+")
+_STRONG = re.compile(r"[|;\t]|\s[·•]\s")
+_WEAK = re.compile("[,，、]")
+_SLASH = re.compile("/")
+_SPACED_SLASH = re.compile(r"\s/\s")
+_AND = re.compile(r"\s(?:and|&)\s")
+_BREAK = re.compile(r"<br\s?/?>", re.I)
+_LISTS = ("[", "{", "('", '("', "array(")  # how cells begin that hold a list in JSON, Python or NumPy
+_ARRAY = re.compile(r"array\((.*?),?\s?(?:dtype=\w+)?\)", re.DOTALL)
+_APART = re.compile(r"(['\"])\s(?=['\"])")  # NumPy prints lists without commas
+_LONGEST_TITLE = 1_000  # characters
+_MARKS = frozenset("[]{}'\":")  # that a list without quotation marks does not hold
+_SEVERAL = 3  # cells that tell how a column writes names
 _SUFFIXES = frozenset("jr sr ii iii iv phd ph d md esq dds".split())  # of names, behind a comma
 _LABELLED = re.compile(r"^\s*([A-Z][\w ]{1,20}):\s*(.*)$")
-_ROLE = re.compile(r"\s+as\s+.*$", re.DOTALL)
+_ROLE = re.compile(r"\sas\s.*", re.DOTALL)
 _WRITES = frozenset({"writer", "screenplay", "author", "co-writer", "story"})
 _NAMES = ("name", "english_name", "title", "value", "label", "text")  # of an object, the first that it has
 _CODES = ("iso_639_1", "iso_639_2", "code")
@@ -117,6 +126,7 @@ class Columns:
         self._head = head
         self._seen: set[str] = set()
         self._columns: list[_Column] = []
+        self._longest = safety.limit("cell_characters")
         for row in head:
             self._add(row)
         self.near = self._usual_year()
@@ -139,6 +149,7 @@ class Columns:
             if name not in self._seen:
                 self._seen.add(name)
                 self._columns.append(_Column(name, *self._plan(name)))
+        safety.check_limit("columns", len(self._columns), "the number of columns is")
         self._columns.sort(key=lambda column: self._names.rank(column.name))
 
     def _plan(self, name: str) -> tuple[str, Callable[[object], Any]]:
@@ -162,11 +173,15 @@ class Columns:
             cell = row.get(name)
             if cell is None or cell == "":
                 continue
+            if isinstance(cell, str) and len(cell) > self._longest:
+                return "", _too_long(name, cell)
             if key == "crew":
                 _add_crew(record, cell)
             elif key in self._names.several or key == "also":
                 values = read(cell)
                 record.setdefault(key, []).extend(values if isinstance(values, list) else [values])
+            elif key == "title" and key in record:
+                record.setdefault("also", []).append(read(cell))
             elif key not in record and key != "recommendable":
                 value = read(cell)
                 if value:
@@ -174,11 +189,20 @@ class Columns:
         return _titled(record)
 
 
+def _too_long(name: str, cell: str) -> LeftOut:
+    """The reason why a row is left out that has a cell beyond the limit ``cell_characters``."""
+    most = safety.limit("cell_characters")
+    raised = f"{safety.limit_variable('cell_characters')} raises it"
+    return LeftOut(f"its {name[:40]!r} has {len(cell):,} characters, the limit is {most:,}; {raised}")
+
+
 def _titled(record: dict[str, Any]) -> tuple[str, Record | LeftOut]:
     """A record with its title taken apart: its year goes before that of a column, other titles beside it."""
     written = record.get("title", "")
     if not isinstance(written, str):
         return str(written), record
+    if len(written) > _LONGEST_TITLE:
+        return "", LeftOut(f"its title has {len(written):,} characters: {written[:40]!r} …")
     if lexicon.names_no_film(written):
         return "", LeftOut(f"it has no title{f' but {written!r}' if written else ''}")
     title = spelling.parse(written)
@@ -219,16 +243,18 @@ class _Values:
         self._key = key
         self._names = names
         self._by_blanks = by_blanks
-        strong = [
-            bool(_STRONG.search(cell)) for cell in cells if isinstance(cell, str) and cell[:1] not in "[{"
-        ]
-        self._commas = not any(strong)
+        texts = []
+        for cell in cells:
+            if isinstance(cell, str) and cell and not cell.startswith(_LISTS):
+                texts.append(cell)
+        self._commas = not any(map(_STRONG.search, texts))
         self._is_person = key in ("actor", "director", "writer")
+        self._last_name_first = self._is_person and _last_name_first(texts)
         self._slash = _SPACED_SLASH if key not in (GOAL_FIELD, "language") else _SLASH
 
     def of(self, cell: object) -> Any:
         """The values of a cell; what is no text, number or list of these stays for the cleaning to refuse."""
-        if isinstance(cell, str) and cell[:1] not in ("[", "{"):
+        if isinstance(cell, str) and not cell.startswith(_LISTS):
             return self._parted(cell)
         labels: list[object] = []
         for part in _listed(cell):
@@ -239,10 +265,14 @@ class _Values:
         """The values of a text, parted at the column's separator."""
         if ":" in cell:
             cell = self._own_part(cell)
+        if cell[-1:] in "]>†‡" or "<" in cell:
+            cell = spelling.plain(_BREAK.sub("\n", cell))
         if "&" in cell and ";" in cell:
             cell = html.unescape(cell)
         parts = [cell]
-        if _STRONG.search(cell):
+        if self._last_name_first:
+            parts = [_first_name_first(name) for name in _STRONG.split(cell)]
+        elif _STRONG.search(cell):
             parts = _STRONG.split(cell)
         elif "\n" in cell:
             parts = [part for line in cell.splitlines() for part in self._at_commas(line)]
@@ -254,6 +284,8 @@ class _Values:
             parts = [name for part in parts for name in self._at_slashes(part)]
         if self._key == "actor" and " as " in cell:
             parts = [_ROLE.sub("", part) for part in parts]
+        if self._is_person and (" and " in cell or " & " in cell):
+            parts = [name for part in parts for name in _two_people(part)]
         return list(filter(None, map(str.strip, parts)))
 
     def _at_commas(self, part: str) -> list[str]:
@@ -275,10 +307,37 @@ class _Values:
         return "\n".join(own)
 
 
+def _last_name_first(texts: Sequence[str]) -> bool:
+    """Whether all names of a column are written "Lee, Ann": one comma a name, one word before it."""
+    n_names = 0
+    for text in texts:
+        for name in _STRONG.split(text):
+            last, comma, first = name.strip().partition(",")
+            is_such = comma and "," not in first and first.strip() and fold(first) not in _SUFFIXES
+            if not is_such or " " in last:
+                return False
+            n_names += 1
+    return n_names >= _SEVERAL
+
+
+def _first_name_first(name: str) -> str:
+    """The name "Lee, Ann" as "Ann Lee"."""
+    last, _, first = name.partition(",")
+    return f"{first.strip()} {last.strip()}"
+
+
+def _two_people(part: str) -> list[str]:
+    """The names of "Ann Lee and Bob Ray", each of two words or more; any other name as it is."""
+    names = _AND.split(part)
+    if all(len(name.split()) > 1 for name in names):
+        return names
+    return [part]
+
+
 def _with_suffixes(parts: Sequence[str]) -> list[str]:
     """Parts of a text with commas, those that belong to a name ("Sammy Davis, Jr.") joined to it."""
     names: list[str] = []
-    for part in parts:
+    for part in map(str.strip, parts):
         if names and fold(part) in _SUFFIXES:
             names[-1] += f", {part}"
         else:
@@ -305,18 +364,31 @@ def _labels(key: str, part: object) -> list[object]:
 
 def _listed(cell: object) -> Sequence[object]:
     """The parts of a list, also of one written in JSON or Python; of anything else the thing itself."""
-    parts = cell
-    if isinstance(cell, str):
-        try:
-            parts = json.loads(cell)
-        except ValueError:
-            try:
-                parts = ast.literal_eval(cell)
-            except (ValueError, SyntaxError, MemoryError, RecursionError):
-                return [cell]
+    parts = _written_list(cell) if isinstance(cell, str) else cell
     if isinstance(parts, str | Mapping) or not isinstance(parts, Iterable):
         return [parts]
     return list(parts)
+
+
+def _written_list(text: str) -> object:
+    """The list that a text holds in JSON, Python, NumPy or without quotation marks; else the text itself."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        pass
+    array = _ARRAY.fullmatch(text)
+    inside = array[1] if array else text
+    try:
+        parts = ast.literal_eval(_APART.sub(r"\1, ", inside))
+        if isinstance(parts, set):  # whose order is no order
+            parts = ast.literal_eval(f"[{inside[1:-1]}]")
+        return parts
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        pass
+    bare = text[1:-1]
+    if text[-1:] in "]}" and not _MARKS.intersection(bare):
+        return [part.strip() for part in _WEAK.split(bare)]
+    return text
 
 
 def _add_crew(record: dict[str, Any], cell: object) -> None:

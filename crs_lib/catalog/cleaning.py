@@ -176,6 +176,7 @@ class _Cleaning:
         self.report = CleaningReport.empty(rows)
         self._rows = rows
         self._cleaners: dict[str, Callable[[str], Cleaned]] = {}
+        self._columns = [(name, row, row.column) for name, row in rows.items()]
         for name, row in rows.items():
             self._cleaners[name] = cache(row.clean)
         self._items: list[Item] = []
@@ -244,7 +245,11 @@ class _Cleaning:
         for name in record:
             if name not in self._cleaners and name not in _OTHER_KEYS:
                 self.report.ignored_keys[name] += 1
-        values = {name: self._values(where, row, record) for name, row in self._rows.items()}
+        values: dict[str, tuple[str, ...]] = {}
+        for name, row, column in self._columns:
+            raw = record.get(column)
+            is_empty = raw is None or raw == ""
+            values[name] = () if is_empty else self._values(where, row, raw)
         item_id = _item_id(where, record)
         if item_id and not record.get("item_id"):
             self._foreign_ids.add(item_id)
@@ -256,12 +261,12 @@ class _Cleaning:
         also = _other_titles(title, _labels(where, "also", record.get("also")))
         return Item(item_id, title, values, plot, also)
 
-    def _values(self, where: str, row: Field, record: Record) -> tuple[str, ...]:
+    def _values(self, where: str, row: Field, raw: object) -> tuple[str, ...]:
         """The clean values of a field, each once; what was changed or dropped goes to the report."""
         name = row.name
         changes = self.report.changes
         values: dict[str, str] = {}
-        for label in _labels(where, row.column, record.get(row.column)):
+        for label in _labels(where, row.column, raw):
             self.report.before[name][label] += 1
             try:
                 value, reason = self._cleaners[name](label)

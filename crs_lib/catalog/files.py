@@ -4,6 +4,8 @@ import codecs
 import csv
 import gzip
 import io
+import itertools
+import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,8 +22,19 @@ from crs_lib.core.text import one_line
 
 ENDINGS = (".csv", ".tsv", ".dat", ".item", ".json", ".jsonl", ".ndjson", ".parquet", ".xlsx")
 PACKINGS = (".gz", ".zst", ".zip")
-_SEPARATORS = ",;\t|"  # the one that the head has most often
-_BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_SEPARATORS = ",;\t|^"  # the one that the head has most often
+_BOMS = {  # the longest first: that of UTF-16 begins that of UTF-32
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_MARKED = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
+_BEFORE_HEAD = 20  # lines or rows among which the head is looked for
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?')  # Excel's
+_WINDOWS = re.compile(r"[\x80-\x9f]")  # marks in Windows-1252, control characters in Latin-1
+_LARGE = 2**26  # bytes that an Excel file may unpack to in any case
 _HEAD = 65_536  # characters or bytes that tell the form
 _FLAGS_FROM = 5  # column of u.item
 
@@ -97,7 +110,7 @@ def _encoding(path: Path, named: str, otherwise: str = "utf-8") -> str:
             ) from error
     with opened(path) as file:
         head = file.read(_HEAD)
-    for mark, encoding in _BOMS:
+    for mark, encoding in _BOMS.items():
         if head.startswith(mark):
             return encoding
     if b"\0" in head:
@@ -111,7 +124,7 @@ def text(path: Path, encoding: str = "") -> str:
     """The whole text of a file; InputError where it cannot be read or is too large."""
     if path.suffix.lower() not in PACKINGS and not encoding:
         with path.open("rb") as file:
-            if not file.read(2).startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            if not file.read(4).startswith(_MARKED):
                 return safety.read_text(path)
     with _lines(path, _encoding(path, encoding)) as file:
         content = file.read()
@@ -134,11 +147,10 @@ def rows(path: Path, encoding: str = "") -> Rows:
     return _text_rows(path, kind, encoding)
 
 
-def json_lines(file: Iterable[str], name: str) -> Iterator[object]:
+def json_lines(file: IO[str], name: str) -> Iterator[object]:
     """The objects of JSON lines; InputError names a line that is broken."""
-    for number, line in enumerate(file, start=1):
-        if line.strip():
-            yield safety.loads(line, f"{name}, line {number}")
+    for number, line in safety.lines(file, name):
+        yield safety.loads(line, f"{name}, line {number}")
 
 
 def is_json_lines(content: str) -> bool:
@@ -156,14 +168,52 @@ def _excel(path: Path) -> Iterator[object]:
             f"{path.name}: Excel files need openpyxl: pip install 'crs-lib[data]', or save it as CSV"
         ) from error
     with seekable(path) as file:
+        _check_unpacked(file, path)
         book = openpyxl.load_workbook(file, read_only=True, data_only=True)
-        cells = book.worksheets[0].iter_rows(values_only=True)
-        names: list[str] = []
-        for row in cells:
-            if not names:
-                names = _distinct(["" if cell is None else str(cell) for cell in row]) if any(row) else []
-            elif any(cell is not None for cell in row):
-                yield dict(zip(names, row, strict=False))
+        sheet = next(filter(_has_head, book.worksheets), book.worksheets[0])
+        rows = sheet.iter_rows(values_only=True)
+        first = list(itertools.islice(rows, _BEFORE_HEAD))
+        head = _head_at(first)
+        if head < len(first):
+            names = _distinct(["" if cell is None else str(cell) for cell in first[head]])
+            safety.check_table(path.name, 0, len(names))
+            for row in itertools.chain(first[head + 1 :], rows):
+                if any(cell is not None for cell in row):
+                    yield dict(zip(names, row, strict=False))
+
+
+def _check_unpacked(file: IO[bytes], path: Path) -> None:
+    """Raise InputError for an Excel file whose parts unpack beyond the limit ``unpacked_ratio``."""
+    with zipfile.ZipFile(file) as archive:
+        size = sum(part.file_size for part in archive.infolist())
+    if size > _LARGE:
+        ratio = size // path.stat().st_size
+        safety.check_limit("unpacked_ratio", ratio, f"{path.name}: it unpacks to more than its size, by")
+
+
+def _has_head(sheet: Any) -> bool:
+    """Whether the first rows of a sheet name a column of titles."""
+    rows = sheet.iter_rows(max_row=_BEFORE_HEAD, values_only=True)
+    return any(map(_known_names, rows))
+
+
+def _head_at(rows: Sequence[Sequence[object]]) -> int:
+    """The place of the row of names: that with most known names, a title's among them, else the first with a
+    cell.
+    """
+    best = max(rows, key=_known_names, default=())
+    if _known_names(best):
+        return rows.index(best)
+    return next((place for place, row in enumerate(rows) if any(row)), len(rows))
+
+
+def _known_names(cells: Sequence[object]) -> int:
+    """How many names of columns a row has; 0 where it has no title's, or nothing beside it."""
+    names = {compact(cell) for cell in cells if isinstance(cell, str)}
+    columns = lexicon.columns()
+    if len(names) < 2 or names.isdisjoint(map(compact, columns["title"])):
+        return 0
+    return sum(not names.isdisjoint(map(compact, known)) for known in columns.values())
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
@@ -204,18 +254,29 @@ def _form(head: str, kind: str) -> _Form:
         return _Form("MovieLens 100K (u.item)", columns, "|", False, "latin-1")
     if first.split("\t")[1:2] and first.split("\t")[1].startswith("/m/"):
         return _Form("CMU Movie Summary Corpus", lexicon.headless("cmu"), "\t", False)
-    if first.startswith("Letterboxd list export"):
-        skip = next(
-            (number for number, line in enumerate(head.splitlines()) if line.startswith("Position,")), 0
-        )
-        return _Form("Letterboxd list", (), ",", True, skip=skip)
-    separator = "\t" if kind in (".tsv", ".item") else max(_SEPARATORS, key=_unquoted(first).count)
+    every = head.splitlines()
+    excel = _SEPARATOR_LINE.fullmatch(first)
+    if excel:
+        return _Form("", (), excel[1], True, skip=every.index(first) + 1)
+    parted = [line.split(_separator(line, kind)) for line in every[:_BEFORE_HEAD]]
+    skip = _head_at(parted)
+    skip = skip if parted and _known_names(parted[skip]) else 0
+    separator = _separator(every[skip] if skip else first, kind)
     names = first.split(separator)
+    if first.startswith("Letterboxd list export"):
+        return _Form("Letterboxd list", (), separator, True, skip=skip)
     if all(":" in name for name in names):
         return _Form("RecBole (.item)", (), separator, False)
     is_imdb = "tconst" in names or "titleId" in names
     other = "latin-1" if kind == ".dat" else "utf-8"
-    return _Form("", (), separator, not is_imdb and kind != ".dat", other)
+    return _Form("", (), separator, not is_imdb and kind != ".dat", other, skip)
+
+
+def _separator(line: str, kind: str) -> str:
+    """What parts the cells of a line."""
+    if kind in (".tsv", ".item") and "\t" in line:
+        return "\t"
+    return max(_SEPARATORS, key=_unquoted(line).count)
 
 
 def _unquoted(line: str) -> str:
@@ -257,14 +318,15 @@ def _is_utf8(path: Path) -> bool:
 def _records(path: Path, form: _Form, encoding: str) -> Iterator[object]:
     """The rows of a text file by the names of their columns."""
     with _lines(path, encoding) as file:
-        for _ in range(form.skip):
-            file.readline()
+        numbered = safety.lines(file, path.name, blank=True)
+        lines = (line for _, line in itertools.islice(numbered, form.skip, None))
         if form.separator == "::":
-            table: Iterator[list[str]] = (line.rstrip("\r\n").split("::") for line in file)
+            table: Iterator[list[str]] = (line.rstrip("\r\n").split("::") for line in lines)
         else:
-            table = csv.reader(_closed(file, path, form), delimiter=form.separator, quoting=form.quoting)
-        columns = _distinct(form.columns or _stripped(next(filter(None, table), [])))
+            table = csv.reader(_closed(lines, path, form), delimiter=form.separator, quoting=form.quoting)
+        columns = _distinct(form.columns or _stripped(next(filter(None, _checked(table, path)), [])))
         size = len(columns)
+        safety.check_table(path.name, 0, size)
         for cells in _checked(table, path):
             if len(cells) == size:
                 yield dict(zip(columns, cells, strict=True))
@@ -299,10 +361,11 @@ def _checked(table: Iterator[list[str]], path: Path) -> Iterator[list[str]]:
             number += 1
             yield cells
     except csv.Error as error:
-        opened_at = (
-            f"{path.name}, row {number + 1}: {error}; a quotation mark that opens a cell is not closed"
-        )
-        raise InputError(f"{opened_at}: close it, or write it twice") from error
+        fault = f"{path.name}, row {number + 1}: {error}"
+        if "field limit" in str(error):
+            raise InputError(f"{fault}: shorten the cell, or close its quotation mark") from error
+        cure = "a quotation mark that opens a cell is not closed: close it, or write it twice"
+        raise InputError(f"{fault}; {cure}") from error
 
 
 def _uneven(cells: Sequence[str], columns: Sequence[str], form: _Form) -> object:
@@ -328,8 +391,16 @@ def _decoded(rows: Iterator[object], path: Path, encoding: str) -> Iterator[obje
                 try:
                     line.decode(encoding or "utf-8")
                 except UnicodeDecodeError:
-                    shown = one_line(line.decode("latin-1").strip(), 80)
-                    wrong = f"{path.name}, line {number} is not in UTF-8; in Latin-1 it is {shown!r}"
-                    cure = f"if that is right, say {path.name}+encoding=latin-1; else save the file as UTF-8"
-                    raise InputError(f"{wrong}; {cure}") from error
+                    raise _not_utf8(path, number, line) from error
         raise InputError(f"{path.name} is not in {encoding} ({error.reason}); save it as UTF-8") from error
+
+
+def _not_utf8(path: Path, number: int, line: bytes) -> InputError:
+    """The error for a line that is not UTF-8: what it is in the likeliest other encoding, and the cure."""
+    name, encoding = "Latin-1", "latin-1"
+    if _WINDOWS.search(line.decode("latin-1")):
+        name, encoding = "Windows-1252", "cp1252"
+    shown = one_line(line.decode(encoding, "replace").strip(), 80)
+    wrong = f"{path.name}, line {number} is not in UTF-8; in {name} it is {shown!r}"
+    cure = f"if that is right, say {path.name}+encoding={encoding}; else save the file as UTF-8"
+    return InputError(f"{wrong}; {cure}")

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from crs_lib.catalog import fields, lexicon, polarity, rules, titles
+from crs_lib.catalog import fields, lexicon, rules, titles
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.rules import Context, Matcher, Rule
 from crs_lib.catalog.titles import Foreign
@@ -282,7 +282,7 @@ class Grounder:
             mentions = self.titles(text)
         spans = [mention[:2] for mention in mentions]
         items: dict[int, None] = {}
-        for mention, only_named in zip(mentions, polarity.only_named(text, spans), strict=True):
+        for mention, only_named in zip(mentions, titles.only_named(text, spans), strict=True):
             if not only_named:
                 items[mention.item] = None
         return list(items)
@@ -307,6 +307,9 @@ class Grounder:
             return True
         for mention in mentions:
             if stretch.start < mention.end and abs(mention.end - stretch.end) <= 1:
+                return True
+            behind = stretch.title[mention.end - stretch.start :]
+            if stretch.start <= mention.start < stretch.end and behind.startswith((" by ", ", by ")):
                 return True
         longest = max((match.length for match in self._matched(stretch.title)), default=0)
         return longest >= len(stretch.title) - 2  # so one or two characters are no title of others

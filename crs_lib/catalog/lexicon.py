@@ -5,6 +5,7 @@ is none); nothing is ever cut out of the middle of a label. The spellings stand 
 """
 
 import re
+import string
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -20,7 +21,9 @@ from crs_lib.core.text import fold
 
 NOT_A_LANGUAGE = frozenset({"language", "none", "silent", "silent film", "no dialogue", "unknown", "n a"})
 NO_LANGUAGE_CODES = frozenset({"xx", "zxx", "und", "mul", "mis", "no linguistic content", "undetermined"})
-NOT_A_PERSON = frozenset({"unknown", "n a", "na", "none", "various", "anonymous", "uncredited"})
+NOT_A_PERSON = frozenset(
+    {"unknown", "n a", "na", "none", "various", "anonymous", "uncredited", "et al", "others"}
+)
 
 
 @cache
@@ -126,6 +129,7 @@ def names_no_film(title: str) -> bool:
 
 
 FIRST_FILM_YEAR = 1900
+_LAST_YEAR = 2100  # later ones, such as 9999, stand for nothing
 
 
 class Cleaned(NamedTuple):
@@ -135,12 +139,16 @@ class Cleaned(NamedTuple):
     reason: str = ""
 
 
-_TRAILING_MARKS = re.compile(r"(\s*(\([^()]*\)|#\d+))+\s*$")
-
-
 def _without_marks(raw: str) -> str:
     """The label without trailing ``(…)`` and ``#n``, spaces single."""
-    return _tidy(_TRAILING_MARKS.sub("", raw))
+    label = _tidy(raw)
+    while True:
+        before, opening, inside = label.rpartition("(")
+        if not (opening and inside.find(")") == len(inside) - 1):
+            before = label.rstrip(string.digits)
+            if not (before.endswith("#") and before != label):
+                return label
+        label = before.rstrip(" #")
 
 
 def _tidy(raw: str) -> str:
@@ -179,7 +187,7 @@ _GENRE_NOUN = re.compile(r" (film|films|movie|movies|fiction)$")
 def clean_genre(raw: str) -> Cleaned:
     """The genre that the whole label names; a label that names none is dropped as a theme."""
     genre_of = name_of("genres")
-    for label in (raw, _TRAILING_MARKS.sub("", raw)):
+    for label in (raw, _without_marks(raw)):
         folded = fold(label)
         for form in (folded, _GENRE_NOUN.sub("", folded)):
             if form in genre_of:
@@ -214,7 +222,7 @@ def _language_of() -> dict[str, str]:
 
 _REGION = re.compile(r"([A-Za-z]{2,3})[-_][A-Za-z]{2,4}")
 _LONGEST_CODE = 3
-_WORD_LANGUAGE = re.compile(r"(?<!\bsign)[\s-]+languages?$", re.IGNORECASE)
+_WORD_LANGUAGE = re.compile(r"(?<!\bsign)[ -]languages?$", re.IGNORECASE)
 
 
 def clean_language(raw: str) -> Cleaned:
@@ -295,4 +303,6 @@ def clean_year(raw: str) -> Cleaned:
         raise InputError(f"year {raw!r} is no number; give four digits such as 1994, or leave it empty")
     if int(text) < FIRST_FILM_YEAR:
         return Cleaned(None, f"before {FIRST_FILM_YEAR}")
+    if int(text) > _LAST_YEAR:
+        return Cleaned(None, f"after {_LAST_YEAR}")
     return Cleaned(str(int(text)))

@@ -230,7 +230,8 @@ def value_rule(field_rule: str, form: str, everyday: frozenset[str]) -> Rule:
 def title_rule(title: str, everyday: frozenset[str]) -> Rule:
     """The rule of a title: one word or everyday words only need quotes, a year, or the title's capitals.
     Otherwise they count behind a word such as "watch" ("watch heat", not "watch her"), rare words in
-    capitals, and in a text of one case alone rare words and titles of four words or more.
+    capitals, in a text of one case alone rare words and titles of four words or more, and in one of capitals
+    titles with two words that tell something.
     """
     parts = fold(title).split()
     rare = any(part not in everyday and not part.isdigit() and len(part) > 1 for part in parts)
@@ -265,6 +266,8 @@ class _TitleRule:
         self._long = len(parts) > _FEW_WORDS
         self._number_or_letter = self._one_word and (parts[0].isdigit() or len(parts[0]) == 1)
         self._everyday_word = self._one_word and parts[0] in everyday
+        telling_words = [part for part in parts if len(part) > 3 and part not in empty]
+        self._two_telling = len(telling_words) > 1
         self._telling = all(len(part) > 3 and part.isalpha() and part not in empty for part in parts)
         self._capitals = [part[0].isupper() for part in re.findall(r"\w+", title)]
 
@@ -283,6 +286,8 @@ class _TitleRule:
             return True
         one_case = near.text.islower() or near.text.isupper()
         if one_case and (self._long or (self._rare and self._telling)):
+            return True
+        if self._two_telling and near.text.isupper():
             return True
         return self._rare and written.isupper()
 

@@ -8,14 +8,18 @@ from typing import NamedTuple
 from crs_lib.catalog import lexicon
 from crs_lib.core.text import fold
 
-_YEAR = re.compile(r"\s*[(\[]\s*(\d{4})\s*(?:[-–—]\s*(?:\d{2,4})?|/[IVXLC]+)?\s*[)\]]\s*$")
+_YEAR = re.compile(r"[(\[] ?(\d{4}) ?(?:[-–—] ?(?:\d{2,4})?|/[IVXLC]{1,9})? ?[)\]]$")  # of single blanks
 _KIND = re.compile(
-    r"\s*[(\[](?:(\d{4}) )?(?:[\w-]+ ){0,2}?(?:film|movie|tv|v|vg|tv series|miniseries)[)\]]\s*$", re.I
+    r"[(\[](?:(\d{4}) )?(?:[\w-]+ ){0,2}?(?:film|movie|tv|v|vg|tv series|miniseries)(?: (\d{4}))?[)\]]$", re.I
 )
-_SERIES = re.compile(r"\s*\([^()]*#\s?\d[^()]*\)$")  # Goodreads: "(Dune, #1)"
-_BRACKET = re.compile(r"\s*\(([^()]+)\)$")
+_SERIES = re.compile(r" ?\([^()#]*#\s?\d[^()]*\)$")  # Goodreads: "(Dune, #1)"
+_BRACKET = re.compile(r" ?\(([^()]+)\)$")
+_ENDS = frozenset("]）］】>†‡")
+_HTML = re.compile(r"</?[a-z]{1,9}/?>", re.I)
+_WIDE = str.maketrans("（）［］【】", "()[][]")
+_FOOTNOTE = re.compile(r"(?: ?\[(?:\d{1,2}|[a-z]|note \d{1,2})\]| ?[†‡])")
 _ALSO = re.compile(r"^\s*(?:a\.\s?k\.\s?a\.?|aka|also known as|alternative titles?)\b[.:]?\s*", re.I)
-_ALSO_INSIDE = re.compile(r",?\s+(?:a\.\s?k\.\s?a\.?|also known as)[:\s]\s*", re.I)
+_ALSO_INSIDE = re.compile(r",? (?:a\. ?k\. ?a\.?|also known as)[: ] ?", re.I)
 # What in brackets belongs to the title: "(Part 2)", "(II)", "(Director's Cut)".
 _PART = re.compile(
     r"^(?:parts?|vol|volume|episode|chapter|season|series|no|the movie|director'?s cut|extended|uncut)\b"
@@ -45,7 +49,8 @@ class Title(NamedTuple):
 def parse(written: str) -> Title:
     """What a written title says: year in brackets, article behind, second titles in brackets, "a.k.a.".
 
-    Other brackets are second titles only before a year, as MovieLens writes them; else they are the title's.
+    Other brackets are second titles before a year, and where an article stands behind, as MovieLens writes
+    them; else they are the title's. Marks of HTML and of footnotes ("[2]", "†") are no part of it.
 
     Examples
     --------
@@ -55,6 +60,8 @@ def parse(written: str) -> Title:
     text = " ".join(written.split())
     year = ""
     also: list[str] = []
+    if text[-1:] in _ENDS or text[:1] == "<":
+        text = " ".join(plain(text).split()) or text
     if text[-1:] in (")", "]"):
         text = _SERIES.sub("", text) or text
         text, year = _without_year(text)
@@ -69,16 +76,21 @@ def parse(written: str) -> Title:
     return Title(text, year, titles)
 
 
+def plain(text: str) -> str:
+    """A text without marks of HTML and footnotes ("[2]", "†"), East Asian brackets as others."""
+    return _FOOTNOTE.sub("", _HTML.sub("", text).translate(_WIDE))
+
+
 def _without_year(text: str) -> tuple[str, str]:
     """A title without what says its kind and year in brackets at its end, and the year."""
     year = ""
     kind = _KIND.search(text)
     if kind and kind.start():
-        text = text[: kind.start()]
-        year = kind[1] or ""
+        text = text[: kind.start()].rstrip()
+        year = kind[1] or kind[2] or ""
     match = None if year else _YEAR.search(text)
     if match and match.start():
-        text = text[: match.start()]
+        text = text[: match.start()].rstrip()
         year = match[1]
     return text, year
 
@@ -89,7 +101,8 @@ def _without_brackets(text: str, dated: bool) -> tuple[str, list[str]]:
     while match := _BRACKET.search(text):
         before = text[: match.start()]
         named = _ALSO.match(match[1])
-        if not before or _GOES_ON.search(before) or not (named or dated) or _PART.match(match[1]):
+        second = named or dated or any(_article_behind(title) for title in (before, match[1]))
+        if not before or not second or _GOES_ON.search(before) or _PART.match(match[1]):
             break
         others = _ALSO.sub("", match[1])
         also = [other.strip() for other in re.split(r"\s/\s|;|\ba\.k\.a\.", others)] + also
@@ -97,9 +110,14 @@ def _without_brackets(text: str, dated: bool) -> tuple[str, list[str]]:
     return text, list(filter(None, also))
 
 
+def _article_behind(title: str) -> re.Match[str] | None:
+    """The name and the article of a title with its article behind; None for any other title."""
+    return _behind().match(title) if "," in title else None
+
+
 def _article_first(title: str) -> str:
     """A title with its article in front: ``Misérables, Les`` is "Les Misérables"."""
-    match = _behind().match(title)
+    match = _article_behind(title)
     if not match:
         return title
     article = match["article"]
@@ -115,29 +133,25 @@ def _behind() -> re.Pattern[str]:
     return re.compile(form.replace("'", "['’]"), re.I)
 
 
-class Spelling(NamedTuple):
-    """A way to write a title, and the mark that must stand in it: "," before an article behind, "&"."""
+def spellings(title: str) -> Iterator[tuple[str, str]]:
+    """The ways to write a title, itself first: article behind, "&" or "and", roman or arabic numbers.
 
-    text: str
-    mark: str = ""
-
-
-def spellings(title: str) -> Iterator[Spelling]:
-    """The ways to write a title, itself first: article behind, "&" or "and", roman or arabic numbers."""
-    written = [Spelling(title), *_articles_behind(title)]
+    With each goes the mark that must stand in it: "," before an article behind, "&", or none.
+    """
+    written = [(title, ""), *_articles_behind(title)]
     for text, mark in list(written):
         if "&" in text:
-            written.append(Spelling(text.replace("&", " and "), mark))
+            written.append((text.replace("&", " and "), mark))
         elif _AND.search(text):
-            written.append(Spelling(_AND.sub("&", text), "&"))
-    for spelling in written:
-        yield spelling
-        numbered = _NUMBER.sub(_other_number, spelling.text)
-        if numbered != spelling.text:
-            yield Spelling(numbered, spelling.mark)
+            written.append((_AND.sub("&", text), "&"))
+    for text, mark in written:
+        yield text, mark
+        numbered = _NUMBER.sub(_other_number, text)
+        if numbered != text:
+            yield numbered, mark
 
 
-def _articles_behind(title: str) -> Iterator[Spelling]:
+def _articles_behind(title: str) -> Iterator[tuple[str, str]]:
     first, blank, name = title.partition(" ")
     elided = _ELIDED.match(title)
     if elided:
@@ -146,10 +160,10 @@ def _articles_behind(title: str) -> Iterator[Spelling]:
         return
     if fold(first) not in lexicon.article_words():
         return
-    yield Spelling(f"{name}, {first}", ",")
+    yield f"{name}, {first}", ","
     main, colon, subtitle = name.partition(": ")
     if colon:
-        yield Spelling(f"{main}, {first}: {subtitle}", ",")
+        yield f"{main}, {first}: {subtitle}", ","
 
 
 def _other_number(match: re.Match[str]) -> str:

@@ -30,7 +30,7 @@ T = TypeVar("T")
 Pairs = list[tuple[str, Any]]  # the keys and values of a JSON object, in order
 
 
-class Limit(NamedTuple):
+class _Limit(NamedTuple):
     """The most that is accepted of something."""
 
     default: int
@@ -38,15 +38,22 @@ class Limit(NamedTuple):
 
 
 LIMITS = {
-    "turn_characters": Limit(2_000_000, "characters of one utterance or reply"),
-    "question_characters": Limit(50_000, "characters of one question to a chat"),
-    "json_bytes": Limit(2**30, "bytes of JSON that are read in one piece"),
-    "answer_bytes": Limit(2**24, "bytes of a server's answer"),
-    "unpacked_ratio": Limit(200, "bytes out of one byte of a compressed file, beyond 64 MiB"),
-    "sweep_cells": Limit(10_000, "runs of one sweep"),
-    "workers": Limit(256, "processes or threads of one command"),
+    "turn_characters": _Limit(2_000_000, "characters of one utterance or reply"),
+    "question_characters": _Limit(50_000, "characters of one question to a chat"),
+    "json_bytes": _Limit(2**28, "bytes of a text that is read in one piece"),
+    "line_characters": _Limit(2**25, "characters of one line of a file"),
+    "yaml_bytes": _Limit(500_000, "bytes of YAML"),
+    "columns": _Limit(5_000, "columns of a table"),
+    "rows": _Limit(20_000_000, "rows of a table"),
+    "cells": _Limit(200_000_000, "cells of a table, rows times columns"),
+    "cell_characters": _Limit(200_000, "characters of one cell"),
+    "answer_bytes": _Limit(2**24, "bytes of a server's answer"),
+    "unpacked_ratio": _Limit(200, "bytes out of one byte of a compressed file, beyond 64 MiB"),
+    "sweep_cells": _Limit(10_000, "runs of one sweep"),
+    "workers": _Limit(256, "processes or threads of one command"),
 }
 _PIECE = 2**26  # bytes that any compressed file may hold
+_LONGEST_NUMBER = 40  # characters of a number in YAML
 _LONG_NUMBER = re.compile(r"[0-9]{19}")  # may be beyond 2**63 - 1, the largest whole number of tables
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|u([dD][89a-fA-F]..|0000)|.)")
 _SUSPECT = re.compile(r"\\u(?:[dD][89a-fA-F]|0000)")  # a surrogate or NUL, to be told from \\\\u
@@ -236,14 +243,22 @@ class _PlainYaml(yaml.SafeLoader):
             raise ValueError(f"an alias of what stands in line {node.start_mark.line + 1}; write it out")
         return node
 
+    def construct_scalar(self, node: Any) -> Any:
+        value = super().construct_scalar(node)
+        is_number = node.tag.endswith((":int", ":float"))
+        if is_number and len(value) > _LONGEST_NUMBER:  # 1:1:1:… counts to base 60, without end
+            raise ValueError(f"a number of {len(value):,} characters in line {node.start_mark.line + 1}")
+        return value
+
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         _once([(str(key.value), None) for key, _ in node.value])
         return super().construct_mapping(node, deep)
 
 
 def read_yaml(path: Path) -> Any:
-    """The plain data of a YAML file; InputError as :func:`read_text`, for a key twice, and for aliases."""
+    """The plain data of YAML; InputError as :func:`read_text`, for doubled keys, aliases, long numbers."""
     text = read_text(path)
+    check_limit("yaml_bytes", len(text), f"{path.name}: it has")
     try:
         return yaml.load(text, _PlainYaml)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -255,8 +270,7 @@ class _Unpacked(io.RawIOBase):
 
     def __init__(self, stream: IO[bytes], path: Path) -> None:
         self._stream = stream
-        self._name = path.name
-        self._packed = path.stat().st_size
+        self._path = path
         self._read = 0
 
     def readable(self) -> bool:
@@ -266,8 +280,8 @@ class _Unpacked(io.RawIOBase):
         part = self._stream.read(len(buffer))
         self._read += len(part)
         if self._read > _PIECE:
-            ratio = self._read // max(1, self._packed)
-            check_limit("unpacked_ratio", ratio, f"{self._name}: it unpacks to more than its size, by")
+            ratio = self._read // max(1, self._path.stat().st_size)
+            check_limit("unpacked_ratio", ratio, f"{self._path.name}: it unpacks to more than its size, by")
         buffer[: len(part)] = part
         return len(part)
 
@@ -289,14 +303,24 @@ def open_text(path: Path) -> IO[str]:
     return io.TextIOWrapper(unpacked(packed, path), encoding="utf-8-sig")
 
 
-def lines(file: IO[str], name: str) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank, numbered from 1; InputError for one beyond the limit ``json_bytes``."""
-    most = limit("json_bytes")
+def lines(file: IO[str], name: str, *, blank: bool = False) -> Iterator[tuple[int, str]]:
+    """The lines of a file, numbered from 1, those that are ``blank`` only where asked for.
+
+    InputError for a line beyond the limit ``line_characters``, which is not read to its end.
+    """
+    most = limit("line_characters")
     for number, line in enumerate(iter(lambda: file.readline(most + 1), ""), start=1):
         if len(line) > most:
-            check_limit("json_bytes", len(line), f"{name}, line {number}: it has more than")
-        if line.strip():
+            check_limit("line_characters", len(line), f"{name}, line {number}: it has more than")
+        if blank or line.strip():
             yield number, line
+
+
+def check_table(name: str, rows: int, columns: int) -> None:
+    """Raise InputError for a table that is larger than the limits ``columns``, ``rows`` and ``cells``."""
+    check_limit("columns", columns, f"{name}: the number of its columns is")
+    check_limit("rows", rows, f"{name}: the number of its rows is")
+    check_limit("cells", rows * columns, f"{name}: the number of its cells is")
 
 
 def reader(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:

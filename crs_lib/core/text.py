@@ -124,35 +124,53 @@ def one_line(text: str, limit: int = 1_000) -> str:
     return shorten(line, limit)
 
 
-_TAG = r"(?:[a-z]+:)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis|reflection|(?:reasoning_)?scratchpad)"
+_TAG = (
+    r"(?:[a-z]{1,20}[:_])?"
+    r"(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis|reflection|(?:reasoning_)?scratchpad)"
+)
 _FLAGS = re.DOTALL | re.IGNORECASE
 # How models mark what they think, opening and closing: those whose opening alone tells, up to the end.
 _OPEN = (
     (rf"<{_TAG}(?:\s[^<>]*)?(?<!/)>", rf"</{_TAG}\s*>"),
-    (r"<details\s[^<>]*reasoning[^<>]*>", r"</details>"),
+    (r"<details\s(?=[^<>]{0,300}?reasoning)[^<>]{0,300}>", r"</details>"),
     (r"\[(?:THINK(?:ING)?|THOUGHTS?|REASONING)\]", r"\[/(?:THINK(?:ING)?|THOUGHTS?|REASONING)\]"),
     (r"<\|think(?:ing)?\|>", r"<(?:/\||\|/)think(?:ing)?\|>"),
     (r"◁think▷", r"◁/think▷"),
     (r"<\|(?:START_THINKING|begin_of_thought)\|>", r"<\|(?:END_THINKING|end_of_thought)\|>"),
     (r"<\|channel>\s*thought\b", r"<channel\|>"),
-    (r"```(?:think(?:ing)?|thoughts?|reasoning)[ \t]*\n", r"```"),
+    (r"```(?:think(?:ing)?|thoughts?|reasoning)[ \t]{0,9}\n", r"```"),
 )
 _WHOLE = (
-    (r"\A\s*Here(?: is|'s) my thought process:", r"Here(?: is|'s) my response:"),
-    (r"\A\s*analysis(?=\S)", r"assistantfinal"),  # channels whose marks the server dropped
+    (r"\AHere(?: is|'s) my thought process:", r"Here(?: is|'s) my response:"),
+    (r"\Aanalysis(?=\S)", r"assistantfinal"),  # channels whose marks the server dropped
 )
-_BLOCKS = (
-    *(re.compile(rf"\s*{opening}(.*?)(?:{closing}|\Z)", _FLAGS) for opening, closing in _OPEN),
-    *(re.compile(rf"{opening}(.*?){closing}", _FLAGS) for opening, closing in _WHOLE),
-)
+
+
+class _Block(NamedTuple):
+    """Marks around a thought; ``alone``: an opening mark that begins or ends a line and so needs no other."""
+
+    opening: re.Pattern[str]
+    closing: re.Pattern[str]
+    alone: re.Pattern[str] | None = None
+
+
+def _block(opening: str, closing: str, whole: bool) -> _Block:
+    alone = re.compile(rf"(?:\A|(?<=\n))[ \t]{{0,9}}{opening}|{opening}(?=[ \t]{{0,9}}\n)", _FLAGS)
+    marks = (re.compile(opening, _FLAGS), re.compile(closing, _FLAGS))
+    return _Block(*marks, None if whole else alone)
+
+
+_BLOCKS = tuple(_block(opening, closing, False) for opening, closing in _OPEN)
+_WHOLE_BLOCKS = tuple(_block(opening, closing, True) for opening, closing in _WHOLE)
 _CLOSE = re.compile(rf"</{_TAG}\s*>|\[/THINK(?:ING)?\]|◁/think▷|<\|end_of_thought\|>", re.IGNORECASE)
 _CHANNEL = re.compile(
-    r"<\|channel\|>\s*(\w+)[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>(.*?)(?=<\|(?:end|return|call|start|channel)\|>|\Z)",
+    r"<\|channel\|>\s*(\w++)[^<]*+(?:<\|constrain\|>[^<]*+)?<\|message\|>(.*?)(?=<\|(?:end|return|call|start|channel)\|>|\Z)",
     re.DOTALL,
 )
 _ANSWER_MARK = re.compile(
     r"</?(?:answer|response)>|<\|(?:START|END)_RESPONSE\|>|<\|(?:begin|end)_of_solution\|>", re.IGNORECASE
 )
+_BLANKS = re.compile(r"(?<!\s)\s{100,}")  # a run that nobody hears
 _SIGN = re.compile(r"[<\[◁]|```|\A\s*(?:analysis|Here)", re.IGNORECASE)
 _JSON = re.compile(r"\s*(?:\{|\[\s*[\"\[{\]\d])")
 _IS_THOUGHT = re.compile("think|thought|reason", re.IGNORECASE)
@@ -181,8 +199,8 @@ def said(content: object, *thoughts: object) -> Said:
     ``content`` is a text, or a list of parts (a text, or an object with a kind and a text), which are joined,
     with a line break where no blank parts them; ``thoughts`` were set apart by the server. Thoughts in the
     text stand between marks (``<think>``, ``[THINK]``, the channels of gpt-oss, …); one that is never closed
-    reaches to the end, and a closing mark alone ends one that began in the template of the prompt. Marks
-    inside JSON are left alone.
+    reaches to the end where its mark begins or ends a line, and a closing mark alone ends one that began in
+    the template of the prompt. Marks inside JSON are left alone, and runs of 100 blanks or more are one.
     """
     texts: list[str] = []
     thinking: list[str] = []
@@ -194,9 +212,13 @@ def said(content: object, *thoughts: object) -> Said:
     for piece in texts:
         parted = not text or text[-1].isspace() or piece[:1].isspace()
         text += piece if parted else f"\n{piece}"
-    text = _without_thoughts(text, thinking)
+    text = _BLANKS.sub(_one_blank, _without_thoughts(text, thinking))
     spoken = [thought.strip() for thought in thinking]
     return Said(text, "\n".join(filter(None, spoken)), tuple(parts))
+
+
+def _one_blank(blanks: re.Match[str]) -> str:
+    return "\n" if "\n" in blanks[0] else " "
 
 
 def _sort_out(content: object, texts: list[str], thinking: list[str], parts: list[str]) -> None:
@@ -232,17 +254,35 @@ def _without_thoughts(text: str, thoughts: list[str]) -> str:
     if _JSON.match(text):
         return text.strip()
     for block in _BLOCKS:
-        thoughts += [match[1] for match in block.finditer(text)]
-        text = block.sub("", text)
+        text = _without_block(text, block, thoughts)
     closing = list(_CLOSE.finditer(text))
     if closing and text[closing[-1].end() :].strip():
         thoughts.append(_CLOSE.sub("", text[: closing[-1].start()]))
         text = text[closing[-1].end() :]
     elif closing:
         text = _CLOSE.sub("", text)
-    if len(thoughts) > before:
+    if len(thoughts) > before or _ANSWER_MARK.match(text.strip()):
         text = _ANSWER_MARK.sub("", text)
     return text.strip()
+
+
+def _without_block(text: str, block: _Block, thoughts: list[str]) -> str:
+    """The text without what stands between a block's marks, and behind an opening mark that stands alone."""
+    pieces = []
+    position = 0
+    while opening := block.opening.search(text, position):
+        closing = block.closing.search(text, opening.end())
+        if closing is None:
+            alone = block.alone.search(text, position) if block.alone else None
+            if alone:
+                thoughts.append(text[alone.end() :])
+                text = text[: alone.start()]
+            break
+        pieces.append(text[position : opening.start()].rstrip())
+        thoughts.append(text[opening.end() : closing.start()])
+        position = closing.end()
+    pieces.append(text[position:])
+    return "".join(pieces)
 
 
 def _final_channel(text: str, thoughts: list[str]) -> str:
@@ -258,9 +298,16 @@ def _final_channel(text: str, thoughts: list[str]) -> str:
 
 def _leading_cut(text: str, thoughts: list[str]) -> str:
     """The text without a thought at its beginning; the same text where there is none."""
-    for block in _BLOCKS:
-        match = block.match(text)
-        if match:
-            thoughts.append(match[1])
-            return text[match.end() :]
+    start = text.lstrip()
+    for block in (*_BLOCKS, *_WHOLE_BLOCKS):
+        opening = block.opening.match(start)
+        if not opening:
+            continue
+        closing = block.closing.search(start, opening.end())
+        if closing:
+            thoughts.append(start[opening.end() : closing.start()])
+            return start[closing.end() :]
+        if block.alone and block.alone.match(start):
+            thoughts.append(start[opening.end() :])
+            return ""
     return text

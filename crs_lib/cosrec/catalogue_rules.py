@@ -17,7 +17,7 @@ from pydantic import ConfigDict
 from crs_lib.core import prompts
 from crs_lib.core.settings import Field, Settings
 
-_TAG = re.compile(r"<\s*/?\s*(?:br|p|b|i|em|strong|ul|li|div|span)\b[^<>]*>", re.IGNORECASE)
+_TAG = re.compile(r"<\s{0,3}/?\s{0,3}(?:br|p|b|i|em|strong|ul|li|div|span)\b[^<>]*>", re.IGNORECASE)
 _INVISIBLE = dict.fromkeys([*range(0x200B, 0x2010), 0x2060, 0xFEFF, 0xAD, *range(9), *range(14, 32)])
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LATEST = 10**18  # later timestamps are no timestamps; they have a fixed width in the working files
@@ -157,7 +157,7 @@ def _is_number(value: Any, legacy: bool) -> bool:
 
 
 _AMOUNT = re.compile(r"(?:[^\W\d]{0,3}\W{0,2})(\d[\d.,'’\s]*)(?:\W{0,2}[^\W\d]{0,12})\W*")
-_OUT_OF = re.compile(r"\s*(?:/|out of)\s*5(?:\.0)?(?:\s+stars?)?\s*$")
+_OUT_OF = re.compile(r"(?<!\s)\s*(?:/|out of)\s*5(?:\.0)?(?:\s+stars?)?\s*$")
 _GROUPED = re.compile(r"\d{1,3}([.,])\d{3}(?:\1\d{3})*")
 
 

@@ -23,7 +23,7 @@ CONTEXTS = (4096, 8192, 16384)
 MOST_REVIEWS = 10
 MOST_KEYWORDS = 5
 _LINE = re.compile(r"^[\s>*_`#-]*(?:\*\*)?([US])(?:\*\*)?\s*:\s*(?:\*\*)?\s*(.*)$")
-_INLINE = re.compile(r"\s+(?=[US]: )")
+_INLINE = re.compile(r"(?<!\s)\s+(?=[US]: )")
 _BRACKETS = re.compile(r"\[[^\]\n]{0,60}\]|\{[^}\n]{0,60}\}|<[a-z_ ]{2,40}>", re.IGNORECASE)
 _PHRASES = "cosrec/template"  # phrases, and the words by which buyers speak of a preference
 

@@ -38,7 +38,7 @@ from crs_lib.core.settings import Registry
 from crs_lib.core.text import THOUGHT_FIELDS, Said
 
 Record = Mapping[str, Any]  # a conversation, an utterance or a message as a file holds it
-_FILE_NAME = re.compile(r"(?P<model>.+)_session_(?:.*_)?(?P<session>\d+)")
+_FILE_NAME = re.compile(r"(?P<model>.{1,300})_session_(?:.{0,300}_)?(?P<session>\d{1,30})")
 _SPEAKERS = {
     **dict.fromkeys(("USER", "HUMAN", "SEEKER", "CUSTOMER", "CLIENT"), USER),
     **dict.fromkeys(("SYSTEM", "AGENT", "ASST", "ASSISTANT", "BOT"), SYSTEM),
@@ -288,11 +288,13 @@ def _are_messages(entries: object) -> bool:
 
 def _plain_messages(entries: Sequence[Any]) -> list[Any]:
     """Messages with ``role`` and ``content``, whichever of LangChain's ways they are written in."""
-    return [_plain_message(entry) if isinstance(entry, Mapping) else entry for entry in entries]
+    return [_plain_message(entry) for entry in entries]
 
 
-def _plain_message(entry: Record) -> Record:
+def _plain_message(entry: Any) -> Any:
     """A message as OpenAI writes it; one of LangChain names its speaker by a type or a class."""
+    if not isinstance(entry, Mapping):
+        return entry
     inner = entry.get("data", entry.get("kwargs"))
     fields = inner if isinstance(inner, Mapping) else entry
     if "role" in entry or "content" not in fields:
@@ -370,7 +372,7 @@ def _thesis(record: Record, origin: RecordOrigin) -> Dialogue:
     names = _names(system, session if number is None else number, origin.where)
     turns = record["conversation"]
     if isinstance(turns, list):
-        turns = [_spoken(dict(turn)) if _has_text(turn) else turn for turn in turns]
+        turns = [_heard(turn) for turn in turns]
     dialogue = Dialogue.from_json({**record, **names, "conversation": turns}, source=origin.where)
     try:
         _OPTIONAL.validate_python(record, strict=True)
@@ -380,9 +382,11 @@ def _thesis(record: Record, origin: RecordOrigin) -> Dialogue:
     return dialogue
 
 
-def _has_text(turn: object) -> bool:
-    """Whether a turn has a text that may hold a thought."""
-    return isinstance(turn, Mapping) and isinstance(turn.get("text"), str)
+def _heard(turn: Any) -> Any:
+    """A turn with what a system thought apart; itself where it has no text."""
+    if isinstance(turn, Mapping) and isinstance(turn.get("text"), str):
+        return _spoken(dict(turn))
+    return turn
 
 
 def _sentence(error: ValidationError) -> str:
@@ -493,7 +497,7 @@ def conversations_of(content: object) -> Iterable[object]:
         return [content] if _are_messages(content) else content
     if isinstance(content, Mapping) and isinstance(content.get("dialogues"), list):
         shared = {key: content[key] for key in ("agent", "user") if key in content}
-        return [{**shared, **talk} if isinstance(talk, Mapping) else talk for talk in content["dialogues"]]
+        return [_joined(shared, talk) for talk in content["dialogues"]]
     if isinstance(content, Mapping) and isinstance(content.get("samples"), list):  # Inspect's JSON log
         model = _first(content, "eval.model")
         return [_sample(sample, model) for sample in content["samples"]]
@@ -501,8 +505,14 @@ def conversations_of(content: object) -> Iterable[object]:
         several = _first(content, _LISTS)
         if isinstance(several, list):
             model = _first(content, "info.agent_info.llm")  # tau2-bench
-            return [{"model_name": model, **record} if model else record for record in several]
+            named = {"model_name": model} if model else {}
+            return [_joined(named, record) for record in several]
     return [content]
+
+
+def _joined(shared: Mapping[str, Any], record: Any) -> Any:
+    """A record with what its file says of all; itself where it is no object."""
+    return {**shared, **record} if isinstance(record, Mapping) else record
 
 
 # Where DeepEval and tau2-bench list their conversations.

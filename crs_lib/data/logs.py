@@ -233,6 +233,7 @@ def _records(path: Path) -> Iterator[tuple[str, object]]:
                     where = f"{path.name}, line {number}"
                     yield where, _parse(line, where)
                 return
+            safety.check_limit("json_bytes", path.stat().st_size, f"{path.name}: it has")
             content = list(conversations_of(_parse(file.read(), path.name)))
             if len(content) == 1:
                 yield path.name, content[0]

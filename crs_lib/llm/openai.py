@@ -33,7 +33,7 @@ NAMES = {
     "min_p": "min_p",
 }
 
-_VERSION = re.compile(r"/v\d+\w*(?:/|$)")  # in the path of an address
+_VERSION = re.compile(r"/v\d\w*(?:/|$)")  # in the path of an address
 _AS_JSON = "Answer with one JSON value that keeps this JSON schema, and with nothing else: "
 # What a server that refuses a part of a request says, and the setting that helps.
 _CURES = {

@@ -12,7 +12,7 @@ from crs_lib.llm.text import checked, likeliest
 
 _DIGEST = "template-1"  # grows when the rules change
 # An item of a list "- [id] Title (1999)": its id or "", and its title.
-OFFERED = re.compile(r"^\s*(?:[-*]|\d+[.)])\s+(?:\[([^\]]+)\]\s*)?(\S.*?)\s*\(\d{4}\)", re.M)
+OFFERED = re.compile(r"^[ \t]*(?:[-*]|\d+[.)])[ \t]+(?:\[([^\]\n]+)\] ?)?(\S.*?) ?\(\d{4}\)", re.M)
 _BLOCK = re.compile(r":[ \t]*\n(?P<block>(?:.+\n?)+)")
 _LONGEST = 400  # characters of a text whose schema names no limit
 

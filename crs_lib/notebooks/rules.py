@@ -187,7 +187,7 @@ def _ending(notebook: Any, name: str) -> Iterator[str]:
     for cell in _closing(notebook):
         if cell.cell_type == "markdown":
             texts += f"{cell.source}\n"
-    if re.search(r"\d", re.sub(r"`[^`]*`|\[[^\]]*\]\([^)]*\)", "", texts)):
+    if re.search(r"\d", re.sub(r"`[^`]*`|\[[^\[\]]*\]\([^()]*\)", "", texts)):
         yield "the reading at the end holds a number typed by hand; it would be wrong for other parameters"
 
 

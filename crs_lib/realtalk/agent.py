@@ -282,7 +282,7 @@ FAR: Mapping[str, float] = {
     "gte-small": 0.78,
     "hashing": 0.2,
 }  # token match that chance gives
-_CLAUSE = re.compile(r"(?<=[.!?;…])\s+|\n+|,\s+(?=(?:and|but|so|because|then)\b)|\s+-\s+")
+_CLAUSE = re.compile(r"(?<=[.!?;…])\s+|\n+|,\s+(?=(?:and|but|so|because|then)\b)|(?<!\s)\s+-\s+")
 _PLACE = re.compile(
     r"\b(?:in|at|to|from|near|visit(?:ed|ing)?|around)\s+(?:the\s+)?"
     r"((?:[A-Z][\w'’]+)(?:\s+(?:of\s+)?[A-Z][\w'’]+)*)"

@@ -18,7 +18,7 @@ OWN = "realtalk"
 STRANGERS = "strangers"  # RealTalk's train chats of other people
 TEACHERS = (OWN, STRANGERS)
 _ENCODERS = ("auto", *index.ENCODERS)
-TRADEOFF = re.compile(r"(?P<loss>.+) -(?P<most>[\d.]+) for (?P<gain>.+) \+(?P<least>[\d.]+)")
+TRADEOFF = re.compile(r"(?P<loss>.{1,80}) -(?P<most>[\d.]+) for (?P<gain>.{1,80}) \+(?P<least>[\d.]+)")
 PREVIEW_AND_IDS = "preview+ids"
 _VIEWS = ("windowed", PREVIEW_AND_IDS, "preview")
 # Names, permissions and what cannot change a prediction: all other settings are levers.

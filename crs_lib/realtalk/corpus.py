@@ -211,9 +211,13 @@ def resembles(sketch: Sequence[int], other: Sequence[int]) -> bool:
 
 # ── evidence ─────────────────────────────────────────────────────────────────────────────────────────
 
-_ID = re.compile(r"D?:?\s*(\d+)\s*[:;]\s*(\d+)", re.IGNORECASE)
-_RANGE = re.compile(r"(D?\d+:\d+)\s*[-–—]\s*(D?\d+:)?(\d+)(?!\s*[:;\d])", re.IGNORECASE)
-_MORE = re.compile(r"(D?\d+[:;])(\d+)\s*,\s*(\d+)(?!\s*[:;\d])", re.IGNORECASE)  # "D1:1,3"
+_ID = re.compile(r"D?:?\s{0,3}(\d{1,9})\s{0,3}[:;]\s{0,3}(\d{1,9})", re.IGNORECASE)
+_RANGE = re.compile(
+    r"(D?\d{1,9}:\d{1,9})\s{0,3}[-–—]\s{0,3}(D?\d{1,9}:)?(\d{1,9})(?!\s{0,3}[:;\d])", re.IGNORECASE
+)
+_MORE = re.compile(
+    r"(D?\d{1,9}[:;])(\d{1,9})\s{0,3},\s{0,3}(\d{1,9})(?!\s{0,3}[:;\d])", re.IGNORECASE
+)  # "D1:1,3"
 _REACH = 6  # how far a photo may stand from the missing id, in local numbers
 
 
@@ -608,7 +612,7 @@ _SPACE = re.compile(r"\s+")  # also the narrow ones that phones put before "pm"
 _EPOCH = re.compile(r"\d{9,16}(\.\d+)?", re.ASCII)
 _EARLIEST, _LATEST = 1e8, 1e11  # seconds since 1970; beyond them the number counts smaller parts
 _HALF_DAY = re.compile(r"\b([ap])\.? ?m\b\.?", re.IGNORECASE)
-_WEEKDAY = re.compile(r"\s*\(\w+\)\s*")  # "(Mon)"
+_WEEKDAY = re.compile(r"(?<!\s)\s*\(\w+\)\s*")  # "(Mon)"
 _CENTURIES = (1900, 2099)
 _SLASHED = re.compile(r"(?<![\d/])(\d{1,2})/(\d{1,2})/\d{2,4}")
 _MONTHS = 12  # a larger number is a day's

@@ -23,7 +23,7 @@ from crs_lib.stats import Design, cluster_bootstrap_differences
 from crs_lib.systems.modes import copied_prompt
 
 _EXAMPLES = 3  # texts outside the catalogue that are shown
-_ID = re.compile(r"\S*\d\S*")
+_ID = re.compile(r"[^\s\d]*\d\S*")
 _COPIED = "eight words of the instructions (docs/metrics.md)"
 declare(Metric("copied_prompt", "copied", SESSION, 0, 1, LOWER, _COPIED))
 

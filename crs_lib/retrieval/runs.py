@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 N = TypeVar("N", int, float)
 _RUN = "topic Q0 document rank score tag"
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_NUMBER = re.compile(r"[+-]?(\d+(?:\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 
 
 class Hit(NamedTuple):

@@ -205,7 +205,7 @@ def _set_cookies(request: httpx.Request) -> None:
 
 
 _WORDLESS = ("tool_calls", "function_call", "audio")  # what an assistant may answer with in place of words
-_BASE = re.compile(r"(?:/v\d+\w*|/deployments/[^/]+)/?$")  # behind which the endpoint's own path stands
+_BASE = re.compile(r"(?:/v\d\w*|/deployments/[^/]+)/?$")  # behind which the endpoint's own path stands
 _DEFAULT_MODEL = "default"
 
 

@@ -140,7 +140,7 @@ SAMPLES = [
     ("judge.rating.read_scores", "x_judge.csv", "model,proactiveness,coherence,personalization\nm,4,5,3\n", str, plain),
     ("judge.run.dialogue_lines", "dialogues.jsonl", [TALK], lines, plain),
     ("llm.calls.usage", "llm_calls.jsonl", [CALL, CALL], lines, plain),
-    ("llm.replay._replies", "llm_calls.jsonl", [CALL], lines, lambda place, read: read(tables.read_jsonl(place))),
+    ("llm.calls._replies", "llm_calls.jsonl", [CALL], lines, lambda place, read: read(tables.read_jsonl(place))),
     ("data.logs.read", "log.jsonl", [TALK], lines, plain),
     ("data.logs.read", "log.json", TALK, json.dumps, plain),
     ("data.logs.readable", "log.json", [TALK, TALK], json.dumps, lambda place, read: read(place, lambda one: None)),

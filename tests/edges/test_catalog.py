@@ -28,7 +28,17 @@ def years(path):
     return [item.year or 0 for item in sources.load(path).items]
 
 
-CALLS = {"films": films, "rows": rows, "years": years}
+def form(path):
+    """The public form that a file has."""
+    return sources.load(path).report.form
+
+
+def also(path):
+    """The further titles of a catalogue's films."""
+    return [title for item in sources.load(path).items for title in item.also]
+
+
+CALLS = {"films": films, "rows": rows, "years": years, "form": form, "also": also}
 
 
 @pytest.mark.parametrize("case", cases("catalog"))

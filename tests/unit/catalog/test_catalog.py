@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib import simulate
-from crs_lib.catalog import fields, keywords, lexicon, sources
+from crs_lib.catalog import fields, lexicon, readers, sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS, PERSON_FIELDS
 from crs_lib.catalog.grounder import Grounder
@@ -264,7 +264,7 @@ def test_another_catalogue_gets_the_words_that_tell_its_plots_apart(tmp_path):
     assert set(made.items[0].values["plot"]) == {"keeper", "tends", "lighthouse"}
     assert made.items[-1].values["plot"] == ()
     assert "bonzo" not in made.values("plot")  # a name
-    assert keywords.extract([]) == []
+    assert readers.telling_words([]) == []
 
 
 def test_plot_words_are_found_whole_and_everyday_ones_where_a_plot_is_spoken_of():

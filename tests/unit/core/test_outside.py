@@ -80,6 +80,7 @@ def test_a_limit_is_stated_and_a_variable_raises_it(monkeypatch):
     with pytest.raises(InputError, match=r"here: it has 12, the limit is 10 bytes .* CRS_MOST_JSON_BYTES=12"):
         safety.loads('"0123456789"', "here")
     monkeypatch.setenv("CRS_MOST_JSON_BYTES", "12")
+    monkeypatch.setenv("CRS_MOST_LINE_CHARACTERS", "12")
     assert safety.loads('"0123456789"', "here") == "0123456789"
     endless = safety.lines(io.StringIO(f"1234\n{'1' * 20}\n"), "x")
     assert next(endless) == (1, "1234\n")
