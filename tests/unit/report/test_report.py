@@ -212,6 +212,16 @@ def test_the_page_stands_alone_and_is_the_same_again_and_the_same_call_continues
     assert found.write().read_text(encoding="utf-8") == page
 
 
+@pytest.mark.subprocess
+def test_a_session_that_failed_is_read_beside_the_others(found, monkeypatch):
+    talks = list(simulate.iter_dialogues("compare-unit"))
+    worst = found.worst()
+    assert len(worst) > 0
+    monkeypatch.setattr(simulate, "iter_dialogues", lambda run: talks[::2])
+    monkeypatch.setattr(simulate, "failed_dialogues", lambda run: talks[1::2])
+    pd.testing.assert_frame_equal(found.worst(), worst)
+
+
 def sessions_of(run):
     return runs.entry("movies", run, "simulate")["counts"]["sessions"]
 
