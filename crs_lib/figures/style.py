@@ -356,9 +356,10 @@ def darken(drawing: Any) -> None:
         for axis in (panel.xaxis, panel.yaxis):
             axis.set_tick_params(color=_DARK[INK], labelcolor=_DARK[INK], grid_color=_DARK[GRID])
     for line in drawing.findobj(Line2D):
+        face, edge = line.get_markerfacecolor(), line.get_markeredgecolor()  # which may follow the line's
         line.set_color(_dark(line.get_color()))
-        line.set_markerfacecolor(_dark(line.get_markerfacecolor()))
-        line.set_markeredgecolor(_dark(line.get_markeredgecolor()))
+        line.set_markerfacecolor(_dark(face))
+        line.set_markeredgecolor(_dark(edge))
     for patch in drawing.findobj(Patch):
         face, edge = patch.get_facecolor(), patch.get_edgecolor()
         patch.set_facecolor(_dark(face))

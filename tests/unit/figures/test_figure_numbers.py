@@ -296,11 +296,13 @@ def test_no_ink_is_left_on_a_dark_page_whatever_ticks_come_later():
     made, axes = style.figure(2)
     panel = axes[0][0]
     panel.plot([0, 0.97], [0, 0.97], color=style.INK)
+    (oracle,) = panel.plot(0.5, 0.5, "*", color="black")
     systems = [panel.plot([0, 1], [0, 1], color=colour)[0] for colour in (*style.CYCLE, "#0072B2", "#E69F00")]
     panel.grid(True)
     style.darken(made)
     papers = {matplotlib.colors.to_hex(patch.get_facecolor()) for patch in (made.patch, panel.patch)}
     assert papers == {"#16181b"}
+    assert matplotlib.colors.to_hex(oracle.get_markerfacecolor()) == "#ffffff"
     made.set_size_inches(12, 8)  # as another resolution does, too: more room, more ticks
     made.canvas.draw()
     texts = [one for one in made.findobj(Text) if one.get_text() and one.get_visible()]
