@@ -34,10 +34,14 @@ class Compare(Command):
     """whose smallest effect counts, notebooks/plans/<plan>.yaml"""
     fields: str = ""
     """YAML file of fields that films lack, e.g. data/samples/books.yaml"""
+    fresh_server: str = ""
+    """command that starts your server anew for each lane, its port in place of {port}"""
 
     def execute(self, settings: dict[str, Any]) -> None:
         from crs_lib.report.compare import compare
 
+        if self.fresh_server:
+            settings["llm"] = {**settings.get("llm", {}), "fresh_server": self.fresh_server}
         own = {name: getattr(self, name) for name in ("against", "n", "plan", "fields")}
         comparison = compare(self.systems, **own, **settings)
         for sentence in comparison.verdict:

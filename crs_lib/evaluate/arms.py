@@ -55,9 +55,10 @@ def gains_of(windows: Iterable[Dialogue], scorer: Scorer) -> ArmGains:
         turn = int(mirrored["turn"])
         turns = scorer.prepare(dialogue, [unread] * len(dialogue.turns)).turns
         arms = gains.setdefault((dialogue.model_name, str(mirrored["session_id"]), turn), {})
-        first = dialogue.extra.get("first")
+        first, matched = dialogue.extra.get("first"), mirrored.get("matched")
         if dialogue.extra["arm"] == STRAIGHT:
-            arms[costs.arm_of(mirrored.get("reading", ""))] = costs.window_replies(turns[turn - 1 :], first)
+            replies = costs.window_replies(turns[turn - 1 :], first, matched)
+            arms[costs.arm_of(mirrored.get("reading", ""))] = replies
         else:
             arms[costs.FRESH] = costs.window_replies(turns, first)
     return gains

@@ -32,7 +32,7 @@ def check_models(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         elif notebook == "03_simulate":
             config = simulate.SimulateConfig(**parameters)
             if not _is_finished(config):
-                absent += programs.missing(config.programs())
+                absent += programs.missing(config.programs(), config.llm_settings.fresh_server)
                 needs += _roles(config)
     refuse(absent)
     preflight({repr(need): need for need in needs}.values())

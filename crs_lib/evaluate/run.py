@@ -214,7 +214,7 @@ def _failed(run: str, convention: str, ready: PreparedScorer) -> list[Scores]:
     """The scores of the sessions that failed: with empty replies from the turn on that got none. Where no
     dialogue was kept, a row of nulls.
     """
-    talks = [talk for talk in simulate.failed_dialogues(run) if "of" not in talk.extra]
+    talks = simulate.failed_dialogues(run)
     scores_of: dict[tuple[str, str], Scores] = {}
     for talk, scores in zip(talks, ready.scorer.score_many(talks), strict=True):
         scores_of[talk.model_name, talk.session_id] = scores

@@ -13,7 +13,7 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.catalog.titles import film_titled
 from crs_lib.core.dialogue import OPEN, Dialogue, Pair, ShiftEvent, State
 from crs_lib.core.text import words
-from crs_lib.metrics import base, constructs
+from crs_lib.metrics import base, constructs, costs
 from crs_lib.metrics.conventions import Convention
 from crs_lib.metrics.costs import WindowReply
 from crs_lib.metrics.overlap import BOTH_EMPTY
@@ -237,16 +237,19 @@ class Scorer:
             values = defined([turn[metric.name] for turn in turns])
             row[metric.name] = mean_defined(values)
             defined_turns[metric.name] = len(values)
-        primary = _primary_windows(shifts)
+        primary = [shift for shift in shifts if shift["primary"]]
+        open_scope = [shift for shift in shifts if shift["scope"] == OPEN][:1]
         for metric in self._means[base.SHIFT]:
-            windows = primary if metric.primary else shifts
+            windows = shifts
+            if metric.primary:
+                windows = open_scope if metric.name in costs.OF_OPEN_SCOPE else primary
             row[metric.name] = mean_defined([window[metric.name] for window in windows])
         for metric in self._means[base.SESSION]:
             if metric.compute:
                 row[metric.name] = session.once(metric.compute)
         row["judge"] = dict.fromkeys(constructs.CONSTRUCTS)
         detail: Row = {"n_turns": len(turns), "n_shifts": len(shifts)}
-        detail["cost_undefined"] = primary[0]["cost_undefined"] if primary else "no primary window"
+        detail["cost_undefined"] = _undefined_because(shifts)
         detail["n_both_empty_turns"] = sum(turn["undefined"] == BOTH_EMPTY for turn in turns)
         detail["n_hallucinated_titles"] = sum(turn["n_hallucinated_titles"] for turn in turns)
         for name in ("missing_concepts", "hallucinated_concepts"):
@@ -255,11 +258,14 @@ class Scorer:
         return row
 
 
-def _primary_windows(shifts: Sequence[Row]) -> Sequence[Row]:
-    """The windows that count for the costs: a first shift of open scope, else the primary one."""
+def _undefined_because(shifts: Sequence[Row]) -> str:
+    """Why the costs of a session are undefined; empty where they are defined."""
+    for shift in shifts:
+        if shift["primary"]:
+            return str(shift["cost_undefined"])
     if shifts and shifts[0]["scope"] == OPEN:
-        return shifts[:1]
-    return [shift for shift in shifts if shift["primary"]]
+        return str(shifts[0]["cost_undefined"])
+    return "no primary window"
 
 
 def _until_clarified(pairs: Sequence[Pair], start: int, changes: Mapping[int, ShiftEvent]) -> list[Pair]:

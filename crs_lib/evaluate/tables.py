@@ -172,7 +172,7 @@ def _costs(sessions: pd.DataFrame, metric: base.Metric) -> list[dict[str, Any]]:
 def _mark(own: pd.DataFrame, metric: base.Metric, interval: stats.Estimate) -> str:
     """What a reader must know of a system's mean of primary windows; empty: nothing."""
     if not interval.n and interval.reason != UNABLE:
-        if metric.name.startswith("open_scope"):
+        if metric.name in costs.OF_OPEN_SCOPE:
             return NO_OPEN
         return NO_CHANGE if metric.name == base.PRIMARY else NO_ARM
     if metric.name == base.PRIMARY and own["straight_gain"].isna().all():

@@ -20,26 +20,31 @@ STRAIGHT, FRESH = "straight", "fresh"  # the arms of ShiftRecord.arms
 ALL_ARMS, OWN_REPLIES = "all arms", "own replies"  # over which a gain after a change is a mean
 BEFORE, AFTER = "before", "after"
 WINDOW = 3  # replies from the shift on
+OF_OPEN_SCOPE = ("open_scope_cost", "open_scope_gain")  # metrics of a session's first window of open scope
 _NEVER_PRIMARY = ("refine", "return")  # types of shifts that bring nothing new or nothing to give up
 
 
 class WindowReply(NamedTuple):
-    """A reply of a window: its exposure-fair gain (NaN if undefined), whether it shows films, and whether its
-    conversation was heard before the session that it mirrors (None: not logged, or the session itself).
+    """A reply of a window: its exposure-fair gain (NaN if undefined), whether it shows films; of another arm
+    also whether its conversation was heard before the session that it mirrors, and whether a straight user
+    plans as many statements before the shift as the other (None: not logged).
     """
 
     gain: float
     films: bool
     first: bool | None = None
+    matched: bool | None = None
 
 
-def window_replies(turns: Sequence[TurnRecord], first: bool | None = None) -> list[WindowReply]:
+def window_replies(
+    turns: Sequence[TurnRecord], first: bool | None = None, matched: bool | None = None
+) -> list[WindowReply]:
     """The replies of a window; where the user asks for others, films shown earlier in it gain nothing."""
     replies = []
     shown = NONE
     for turn in turns:
         stale = shown if turn.state.asks_for_others else NONE
-        replies.append(WindowReply(fair_gain(turn, stale), bool(turn.items), first))
+        replies.append(WindowReply(fair_gain(turn, stale), bool(turn.items), first, matched))
         shown = shown.union(turn.items)
     return replies
 
@@ -128,6 +133,15 @@ def _other_arms(shift: ShiftRecord) -> str:
     return BEFORE if any(order) else AFTER
 
 
+@fact("matched", SHIFT, column=8.65)
+def _matched(shift: ShiftRecord) -> str:
+    """Whether the straight user plans as many statements before the shift: "yes" or "no"; empty: not logged,
+    or no straight user.
+    """
+    replies = shift.arms.get(arm_of(shift.event.interpretation)) or [WindowReply(math.nan, False)]
+    return {True: "yes", False: "no", None: ""}[replies[0].matched]
+
+
 @fact("cost_undefined", SHIFT, column=8)
 def cost_undefined(shift: ShiftRecord) -> str:
     """Why the costs of the shift, or misfit and delay alone, are undefined; empty where all are defined."""
@@ -191,7 +205,7 @@ def shift_cost(shift: ShiftRecord) -> float:
     return _mean_gain(compared.straight) - _mean_gain(compared.own)
 
 
-@_primary("share_lost", "share lost", 10, high=math.inf, ratio=("shift_cost", "straight_gain"))
+@_primary("share_lost", "share lost", 10, high=math.inf, gate=False, ratio=("shift_cost", "straight_gain"))
 def share_lost(shift: ShiftRecord) -> float:
     """1 − mean gain after shifts/mean gain with straight users: a ratio of means over scenarios. So it is a
     system's, and undefined (NaN) for a shift; "unable" where the straight gain is below .1.
@@ -257,7 +271,7 @@ def fresh_gain(shift: ShiftRecord) -> float:
 
 @_primary("open_scope_cost", "open scope cost", 20, gate=None)
 def open_scope_cost(shift: ShiftRecord) -> float:
-    """Gain with the straight user of an interpretation − gain after a first shift that left its scope open,
+    """Gain with the straight user of an interpretation − gain after the first shift that left its scope open,
     over the window's replies but the one that fixed the interpretation: what it costs to hold on to none. A
     question back costs its turn. NaN where the scope was stated. Source: docs/metrics.md, section 5.
     """
@@ -334,7 +348,7 @@ def _control(shift: ShiftRecord) -> bool:
     return shift.first and not shift.open_scope and shift.event.type == "refine"
 
 
-@Metric("refine_gain", "gain after a refinement", SHIFT, -1, 1, HIGHER, _SOURCE, column=22)
+@Metric("refine_gain", "gain after a refinement", SHIFT, -1, 1, HIGHER, _SOURCE, gate=True, column=22)
 def refine_gain(shift: ShiftRecord) -> float:
     """:func:`gain_after_change` of the sessions that refine first, in [-1, 1]; NaN at every other shift."""
     return shift.once(gain_after_change) if _control(shift) else math.nan

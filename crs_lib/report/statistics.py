@@ -9,6 +9,7 @@ import pandas as pd
 
 from crs_lib import figures, metrics, stats
 from crs_lib.core import paths, safety
+from crs_lib.core.dialogue import OPEN
 from crs_lib.core.errors import InputError
 from crs_lib.figures import layout
 from crs_lib.figures.base import NoDataError, recovered_by
@@ -209,7 +210,8 @@ def costs_by_type(shifts: pd.DataFrame) -> pd.DataFrame:
     """The shift cost of every system with its 95 % interval: by type of a session's first shift, and later.
 
     ``refine`` is the control of the design and no change of mind; ``misfit`` is the part of the cost at first
-    shifts that replies with films explain; windows of open scope have a column of their own. In brackets the
+    shifts that replies with films explain; the first windows of open scope have columns of their own, and
+    windows in which the straight user plans fewer statements, where there are any. In brackets the
     most scenarios of a column; no interval where too few differ (:func:`crs_lib.stats.mean_interval`). A note
     without straight users.
     """
@@ -223,10 +225,16 @@ def costs_by_type(shifts: pd.DataFrame) -> pd.DataFrame:
     columns = {}
     for kind in sorted(set(first["type"]), key=lambda kind: (kind == "refine", kind)):
         columns[kind] = first.loc[first["type"] == kind, "shift_cost"]
-    columns["misfit"] = first.loc[first["primary"].astype(bool), "misfit"]
+    primary = first[first["primary"].astype(bool)]
+    columns["misfit"] = primary["misfit"]
     columns["later shifts"] = ordered.loc[later & (ordered["type"] != "refine"), "shift_cost"]
-    if "open_scope_cost" in first and first["open_scope_cost"].notna().any():
-        columns["open scope"] = first["open_scope_cost"]
+    if "matched" in primary and primary["matched"].eq("no").any():
+        columns["as many statements"] = primary.loc[primary["matched"] == "yes", "shift_cost"]
+        columns["fewer statements"] = primary.loc[primary["matched"] == "no", "shift_cost"]
+    for name, value in (("open scope", "open_scope_cost"), ("gain at open scope", "open_scope_gain")):
+        if value in ordered and ordered[value].notna().any():
+            left_open = ordered[ordered["scope"] == OPEN].drop_duplicates(["model", "session_id"])
+            columns[name] = left_open[value]
     table = pd.DataFrame({"system": ordered["model"].unique()})
     for name, values in columns.items():
         costs = values.groupby([ordered["model"], ordered["session_id"]]).mean()

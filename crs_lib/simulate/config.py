@@ -60,7 +60,7 @@ def needs(roles: Sequence[Role], settings: ModelSettings, catalog: Catalog) -> "
     return checks
 
 
-def versions(programs: Sequence[str], before: Mapping[str, Any]) -> dict[str, str]:
+def versions(programs: Sequence[str], before: Mapping[str, Any], fresh_server: str = "") -> dict[str, str]:
     """The versions of programs, as inputs of the stage: a run is finished with the programs it began with.
     ``before`` is the stage's entry in the manifest. Raises one RunError for all that cannot be reached.
     """
@@ -72,7 +72,7 @@ def versions(programs: Sequence[str], before: Mapping[str, Any]) -> dict[str, st
     from crs_lib.llm.preflight import refuse
     from crs_lib.systems.programs import identity, missing  # slow: they load an HTTP client
 
-    refuse(missing(programs))
+    refuse(missing(programs, fresh_server))
     return {name: identity(spec) for spec, name in names.items()}
 
 
@@ -298,6 +298,8 @@ class SimulateConfig(Settings):
             parameters["windows"] = self.windows(arm)
         if self.programs():
             parameters["want"] = self.llm_settings.most
+            if self.llm_settings.fresh_server:
+                parameters["fresh_server"] = self.llm_settings.fresh_server
         if self.roles():
             parameters |= {"user_llm": self.user_llm, "llm": self.llm_settings.parameters()}
         return parameters
@@ -331,12 +333,12 @@ def failed_sessions(run: str) -> list[dict[str, str]]:
 
 
 def failed_dialogues(run: str) -> list[Dialogue]:
-    """The dialogues of the failed sessions of a run, of all arms, in which replies are empty from the turn on
-    that got none; none for runs of before, which did not keep them.
+    """The failed sessions of a run, in which replies are empty from the turn on that got none; none for runs
+    of before, which did not keep them.
     """
     if not _has(run, dialogue_file(FAILED_ARM)):
         return []
-    return list(iter_dialogues(run, FAILED_ARM))
+    return [talk for talk in iter_dialogues(run, FAILED_ARM) if "of" not in talk.extra]
 
 
 def _has(run: str, file: str) -> bool:

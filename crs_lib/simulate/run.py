@@ -346,7 +346,9 @@ class Maker:
         if config.programs():
             from crs_lib.systems import programs  # slow: it loads an HTTP client
 
-            self.programs = programs.Programs(start.place, settings, loaded, config.catalog_name)
+            self.programs = programs.Programs(
+                start.place, settings, loaded, config.catalog_name, fresh_server=settings.fresh_server
+            )
         self._shared = [shared for shared in (self.llms, self.programs) if shared is not None]
         self.world = World(loaded, Grounder(loaded), self.llms, settings, self.programs)
         self._specs = {systems.named(spec)[0]: spec for spec in config.systems}
@@ -497,7 +499,8 @@ def _simulate_arm(config: SimulateConfig, arm: str, catalog: Catalog, progress: 
         if config.programs():
             from crs_lib.systems import programs  # slow: it loads an HTTP client
 
-            stage.counts["not_isolated"] = programs.not_isolated(config.programs())
+            fresh_server = config.llm_settings.fresh_server
+            stage.counts["not_isolated"] = programs.not_isolated(config.programs(), fresh_server)
     return stage.folder
 
 
@@ -507,7 +510,7 @@ def _reached(config: SimulateConfig, run: str, catalog: Catalog) -> dict[str, st
     roles = config.roles()
     specs = [role.spec for role in roles]
     weights = jobs.weights(before, specs, lambda: needs(roles, config.llm_settings, catalog))
-    return {**weights, **versions(config.programs(), before)}
+    return {**weights, **versions(config.programs(), before, config.llm_settings.fresh_server)}
 
 
 def _hint(config: SimulateConfig) -> str:

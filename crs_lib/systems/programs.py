@@ -27,10 +27,11 @@ from crs_lib.systems.base import SYSTEMS, Items, SystemReply, World
 from crs_lib.systems.channels import Channel
 from crs_lib.systems.contract import Answer
 from crs_lib.systems.replies import SaidReply
-from crs_lib.systems.servers import CHANNELS
+from crs_lib.systems.servers import CHANNELS, HttpServer, LaneServer
 from crs_lib.systems.settings import ModelSettings
 
 _LEDGER = "ledger.sqlite"  # of the run, which holds the answers, too
+_STARTING = 60.0  # seconds that a server may take to listen
 
 
 class _Program(NamedTuple):
@@ -45,6 +46,10 @@ class _Program(NamedTuple):
         name, _, argument = spec.partition(":")
         return cls(CHANNELS[name].fitting(argument), argument)
 
+    def starts_anew(self, fresh_server: str) -> bool:
+        """Whether a command, if any, starts its server anew for each lane."""
+        return bool(fresh_server) and issubclass(self.channel, HttpServer)
+
 
 def identity(spec: str) -> str:
     """The version of a program: an address, or a digest of its files; InputError if it cannot be read."""
@@ -55,11 +60,15 @@ def identity(spec: str) -> str:
         raise InputError(str(error)) from error
 
 
-def missing(specs: Sequence[str]) -> list[str]:
-    """The reasons why programs cannot be reached or started, one for each such program; often none."""
+def missing(specs: Sequence[str], fresh_server: str = "") -> list[str]:
+    """The reasons why programs cannot be reached or started, one for each such program; often none. Servers
+    that a command starts anew are not looked for.
+    """
     reasons = []
     for spec in specs:
         program = _Program.parse(spec)
+        if program.starts_anew(fresh_server):
+            continue
         try:
             program.channel.check_ready(program.argument)
         except LLMError as error:
@@ -67,9 +76,14 @@ def missing(specs: Sequence[str]) -> list[str]:
     return reasons
 
 
-def not_isolated(specs: Sequence[str]) -> list[str]:
+def not_isolated(specs: Sequence[str], fresh_server: str = "") -> list[str]:
     """The programs that one process or server is for all lanes, so that memory can pass from arm to arm."""
-    return [spec for spec in specs if _Program.parse(spec).channel.shared]
+    shared = []
+    for spec in specs:
+        program = _Program.parse(spec)
+        if program.channel.shared and not program.starts_anew(fresh_server):
+            shared.append(spec)
+    return shared
 
 
 def width(spec: str, llm: LLMSettings, workers: int) -> int:
@@ -101,6 +115,8 @@ class Programs(AbstractContextManager["Programs", None]):
         The catalogue's name in requests.
     retry
         How often a call is tried again.
+    fresh_server
+        A command that starts a server anew for each lane, if any.
     """
 
     def __init__(
@@ -110,6 +126,7 @@ class Programs(AbstractContextManager["Programs", None]):
         catalog: Any = None,
         name: str = "sample",
         retry: Retry | None = None,
+        fresh_server: str = "",
     ) -> None:
         self.catalog = catalog
         self.name = name
@@ -118,8 +135,10 @@ class Programs(AbstractContextManager["Programs", None]):
         self._answers = Answers(ledger) if ledger and ledger.exists() else None
         self._attempts: dict[tuple[str, str], int] = {}  # of conversations with systems that keep state
         self._llm = llm or LLMSettings()
+        self._fresh_server = fresh_server
         self._retry = retry or Retry()
         self._idle: dict[_Line, list[Channel]] = {}
+        self._servers: dict[_Line, LaneServer] = {}
         self._busy: list[Channel] = []
         self._versions: dict[str, str] = {}
         self._lock = threading.Lock()
@@ -214,10 +233,11 @@ class Programs(AbstractContextManager["Programs", None]):
     def _channel(self, spec: str, lane: int) -> Iterator[Channel]:
         """A channel to a program, for this request alone unless it is shared; a failure closes it then."""
         program = _Program.parse(spec)
-        if program.channel.shared:
-            yield self._shared(_Line(spec, 0), program)
-            return
         line = _Line(spec, lane)
+        if program.channel.shared:
+            line = line if program.starts_anew(self._fresh_server) else _Line(spec, 0)
+            yield self._shared(line, program)
+            return
         channel = self._taken(line, program)
         answered = False
         try:
@@ -236,8 +256,17 @@ class Programs(AbstractContextManager["Programs", None]):
         with self._lock:
             channels = self._idle.setdefault(line, [])
             if not channels:
-                channels.append(self._opened(program))
+                channels.append(self._opened_in(line, program))
             return channels[0]
+
+    def _opened_in(self, line: _Line, program: _Program) -> Channel:
+        """A channel to a server, which is started anew for its lane where a command says how."""
+        if not program.starts_anew(self._fresh_server):
+            return self._opened(program)
+        url = program.channel.parsed(program.argument)
+        server = LaneServer(self._fresh_server, url, _STARTING)
+        self._servers[line] = server
+        return self._opened(program._replace(argument=server.url))
 
     def _taken(self, line: _Line, program: _Program) -> Channel:
         """An idle channel, or a new one; idle ones that ended or wrote unasked are closed."""
@@ -276,6 +305,9 @@ class Programs(AbstractContextManager["Programs", None]):
                     channels += self._idle.pop(line)
         for channel in channels:
             channel.close()
+        for line in list(self._servers):
+            if spec in ("", line.spec):
+                self._servers.pop(line).close()
         if not spec:
             for part in (self.recorder, self._answers):
                 if part is not None:

@@ -1,10 +1,15 @@
 """Programs behind an address: one of the contract's own, or a server of somebody else's protocol."""
 
+import contextlib
 import json
 import os
 import re
+import shlex
+import signal
 import socket
+import subprocess
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +27,7 @@ from crs_lib.llm.settings import LLMSettings
 from crs_lib.systems import contract
 from crs_lib.systems.channels import Channel, Function, Instance, Process
 
+_ENDS = 5.0  # seconds that a server may take to end
 _PASSES = re.compile("rate|overload|busy|unavailable|timeout|server_error", re.IGNORECASE)
 _OF_STREAMS = ("data:", "event:", "id:", "retry:", ": ")  # how streams of events begin
 _HEADERS = {"content-type": "application/json", "accept": "application/json"}
@@ -37,6 +43,53 @@ class Conversation:
     context: str | None = None
     task: str | None = None
     newer: bool = False
+
+
+class LaneServer:
+    """A server of the user's own that a command starts anew: its process, and the ``url`` of a spec with the
+    port that it was given. LLMError where it ends, or does not listen within ``seconds``.
+    """
+
+    def __init__(self, command: str, url: str, seconds: float) -> None:
+        port = _free_port()
+        self.url = urlsplit(url)._replace(netloc=f"127.0.0.1:{port}").geturl()
+        words = shlex.split(command.replace("{port}", str(port)))
+        nothing = subprocess.DEVNULL
+        try:
+            self._process = subprocess.Popen(words, stdin=nothing, stdout=nothing, start_new_session=True)
+        except OSError as error:
+            raise LLMError("not started", f"fresh_server {command!r} cannot be started ({error})") from error
+        end = time.monotonic() + seconds
+        while not _listens(port):
+            if self._process.poll() is None and time.monotonic() < end:
+                time.sleep(0.05)
+                continue
+            self.close()
+            raise LLMError("not started", f"fresh_server {command!r} does not listen at port {port}")
+
+    def close(self) -> None:
+        """End the server and what it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGTERM)
+        try:
+            self._process.wait(_ENDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+def _free_port() -> int:
+    """A port of this machine that nothing listens to."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 class HttpServer(Channel):

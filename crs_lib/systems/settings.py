@@ -19,7 +19,7 @@ _HOW = ("host", "timeout", "slots", "send_key", "max_failed", "stateless")
 # Of modes and of local: the manifest names those that are not usual.
 _UNUSUAL = (
     *("form", "listed", "retriever", "searches", "tools", "state", "latest", "reply_limit"),
-    *("threads", "reuse", "names", "json", "system", "accept_model"),
+    *("threads", "reuse", "names", "json", "system", "accept_model", "fresh_server"),
 )
 
 
@@ -44,6 +44,17 @@ class ModelSettings(LLMSettings):
     reply_limit: _Limit = None
     stateless: _Stateless = None
     max_failed: Annotated[int, Field(ge=0, le=10**6, description="sessions of a run that may fail")] = 0
+    fresh_server: Annotated[
+        str, Field(description="command that starts a server anew for each lane; {port} is its port")
+    ] = ""
+
+    def check(self) -> None:
+        super().check()
+        if self.fresh_server and "{port}" not in self.fresh_server:
+            example = "python my_server.py --port {port}"
+            raise InputError(
+                f"fresh_server is {self.fresh_server!r}; say where its port goes, e.g. {example!r}"
+            )
 
     def parameters(self) -> dict[str, Any]:
         """Settings that change the dialogues, for the manifest; of modes and ``local:`` those not usual."""

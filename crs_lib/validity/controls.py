@@ -3,13 +3,12 @@
 What each has to score is known beforehand (notebooks/plans/gate.yaml; docs/validity.md).
 """
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from crs_lib.core import rng
 from crs_lib.systems import base, policies, replies, tracker
 from crs_lib.systems.base import SYSTEMS, Draw, Items, SystemReply, Wishes, World, number, rank
+from crs_lib.systems.policies import Belief, Log
 from crs_lib.systems.tracker import ConstraintUpdate
 
 _FIRST_TURNS = 3  # in which a sandbagger takes its user's measure
@@ -29,7 +28,7 @@ class _Polite(policies.Spoilt):
 class _ConfirmShift(policies.Oracle):
     """The oracle, but a reply to changed constraints shows no film and asks whether they are meant."""
 
-    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
+    def reply(self, turn: int, text: str, user_meta: Log) -> SystemReply:
         before = self.state
         reply = super().reply(turn, text, user_meta)
         if self.state == before or not before.constraints:
@@ -105,7 +104,7 @@ class _SandbagSticky(policies.Sticky):
 
     dumb: bool | None = None
 
-    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
+    def believe(self, turn: int, text: str, user_meta: Log) -> Belief:
         if self.dumb is None:
             self.dumb = len(tracker.read(self.world.grounder, text).wanted) > 1
         if self.dumb:
@@ -134,7 +133,7 @@ class _OneSlotSticky(OneSlot, policies.Sticky):
 class _NewestWins(policies.Recommender):
     """Takes every value that is named for wanted, also one that is given up; the newest of a field counts."""
 
-    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
+    def believe(self, turn: int, text: str, user_meta: Log) -> Belief:
         update = tracker.read(self.world.grounder, text)
         self.held = {**self.held, **update.given_up, **update.wanted}
         return dict(self.held), {}
@@ -145,11 +144,11 @@ class _Talking(policies.Tracker):
 
     heard = 0
 
-    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
+    def believe(self, turn: int, text: str, user_meta: Log) -> Belief:
         self.heard += 1
         return self.follow(tracker.read(self.world.grounder, text))
 
-    def follow(self, update: ConstraintUpdate) -> tuple[Wishes, Wishes]:
+    def follow(self, update: ConstraintUpdate) -> Belief:
         """What is believed after an utterance."""
         self.held = tracker.apply(self.held, update)
         return dict(self.held), {}
@@ -163,7 +162,7 @@ class _Deaf(_Talking):
         super().__init__(world, seed, session, spec)
         self.last = argument
 
-    def follow(self, update: ConstraintUpdate) -> tuple[Wishes, Wishes]:
+    def follow(self, update: ConstraintUpdate) -> Belief:
         return super().follow(update) if self.heard < self.last else (dict(self.held), {})
 
 
@@ -184,7 +183,7 @@ class _SandbagSilent(_Talking):
 
     n_named = 0
 
-    def follow(self, update: ConstraintUpdate) -> tuple[Wishes, Wishes]:
+    def follow(self, update: ConstraintUpdate) -> Belief:
         if self.heard <= _FIRST_TURNS:
             self.n_named += len(update.wanted)
         followed = super().follow(update)
@@ -195,7 +194,7 @@ class _SandbagSilent(_Talking):
 class _LastNamed(_Talking):
     """Serves the last value that was named, and nothing else."""
 
-    def follow(self, update: ConstraintUpdate) -> tuple[Wishes, Wishes]:
+    def follow(self, update: ConstraintUpdate) -> Belief:
         if update.wanted:
             name = list(update.wanted)[-1]
             self.held = {name: update.wanted[name]}
@@ -208,7 +207,7 @@ class _Load(policies.Tracker):
 
     n_heard = 0
 
-    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
+    def believe(self, turn: int, text: str, user_meta: Log) -> Belief:
         self.n_heard += any(not match.rejected for match in self.world.grounder.audit(text))
         believed = super().believe(turn, text, user_meta)
         draw = rng.stream(self.seed, "movies", self.session, "load", turn)
@@ -227,7 +226,7 @@ class _FirstChange(_Talking):
 
     followed: ConstraintUpdate | None = None
 
-    def follow(self, update: ConstraintUpdate) -> tuple[Wishes, Wishes]:
+    def follow(self, update: ConstraintUpdate) -> Belief:
         if _changes(self.held, update):
             if self.followed not in (None, update):
                 return dict(self.held), {}
@@ -239,7 +238,7 @@ class _FirstChange(_Talking):
 class _DeafOpen(_Talking):
     """The tracker, but deaf to a value that comes without a word of what it replaces."""
 
-    def follow(self, update: ConstraintUpdate) -> tuple[Wishes, Wishes]:
+    def follow(self, update: ConstraintUpdate) -> Belief:
         is_open = not (update.reset or update.given_up) and _changes(self.held, update)
         return (dict(self.held), {}) if is_open else super().follow(update)
 
@@ -248,6 +247,6 @@ class _DeafOpen(_Talking):
 class _IdsOnly(policies.Tracker):
     """The tracker's films without a word about them."""
 
-    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
+    def reply(self, turn: int, text: str, user_meta: Log) -> SystemReply:
         reply = super().reply(turn, text, user_meta)
         return SystemReply("Here you are.", reply.items, reply.constraints)

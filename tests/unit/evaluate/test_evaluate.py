@@ -370,8 +370,20 @@ def test_failed_sessions_are_counted_and_the_means_without_them_stand_beside(fai
     answered = pd.read_csv(failing / evaluate.ANSWERED)
     assert set(answered["model"]) == {"tracker", "SilentFromChange"}
     assert list(answered) == list(every)
-    failed = [talk.extra["failed"] for talk in simulate.failed_dialogues("failing") if "of" not in talk.extra]
+    failed = [talk.extra["failed"] for talk in simulate.failed_dialogues("failing")]
     assert min(failed) >= 4  # the turn of the change, whose reply is the first that is empty
+
+
+@pytest.mark.slow  # they share runs that take seconds
+def test_a_window_says_whether_the_straight_user_planned_as_many_statements(config):
+    shifts = evaluate.read(config.run, "shifts")
+    logged = {}
+    for talk in simulate.iter_dialogues(config.run, "straight"):
+        window = talk.extra["of"]
+        logged[talk.model_name, window["session_id"], window["turn"]] = window["matched"]
+    stated = shifts[shifts["scope"] == "stated"]
+    for row in stated.itertuples():
+        assert row.matched == ("yes" if logged[row.model, row.session_id, row.turn] else "no")
 
 
 COSTS = [one.name for one in base.scored() if one.primary]

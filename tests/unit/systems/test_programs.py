@@ -24,6 +24,7 @@ from crs_lib.systems.base import World
 from crs_lib.systems.contract import Answer
 from crs_lib.systems.programs import Programs, not_isolated
 from crs_lib.systems.servers import CHANNELS
+from crs_lib.systems.settings import ModelSettings
 from tests.helpers import refused
 from tests.helpers.jobs import alive, wait_until
 from tests.helpers.programs import NODE, SHELL, ProgramServer, odd, script
@@ -558,3 +559,44 @@ def test_no_process_or_object_serves_two_arms_of_a_scenario(module, results, spe
     for scenarios in served.values():
         assert all(len(arms) == 1 for arms in scenarios.values())
     assert any(len(set().union(*scenarios.values())) > 1 for scenarios in served.values())
+
+
+COUNTING = """
+import json, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+heard = set()
+
+
+class Counting(BaseHTTPRequestHandler):
+    def do_POST(self):
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        heard.add(request["session"])
+        body = json.dumps({"reply": f"{len(heard)} heard"}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *words):
+        pass
+
+
+HTTPServer(("127.0.0.1", int(sys.argv[1])), Counting).serve_forever()
+"""
+
+
+@pytest.mark.subprocess
+def test_a_server_that_a_command_starts_anew_hears_one_user_of_a_scenario(results, tmp_path):
+    command = f"{sys.executable} -S {script(tmp_path, 'counting.py', COUNTING)} {{port}}"
+    arms = ["shift", "straight", "fresh"]
+    nowhere = "http://127.0.0.1:1/reply"  # nothing need run at the address itself
+    simulated(nowhere, n_sessions=1, n_turns=7, arms=arms, llm={"fresh_server": command})
+    for arm in ("", "straight", "fresh"):
+        (talk,) = simulate.iter_dialogues("r", arm)
+        assert talk.turns[-1].text == "1 heard"
+    assert runs.entry("movies", "r", "simulate")["counts"]["not_isolated"] == []
+
+
+def test_a_command_of_a_server_says_where_its_port_goes():
+    refused("say where its port goes, e.g. 'python", ModelSettings, fresh_server="python server.py")

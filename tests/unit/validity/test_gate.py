@@ -12,6 +12,7 @@ from scipy import stats
 from crs_lib.__main__ import main
 from crs_lib.core import paths
 from crs_lib.core.errors import RunError
+from crs_lib.metrics import base
 from crs_lib.systems import base as systems
 from crs_lib.validity import gate
 from crs_lib.validity.gate import Protocol
@@ -112,6 +113,11 @@ def test_the_confirmation_seeds_of_the_protocol_are_its_own():
         if other["protocol"] != own.digest:
             spent.update(other["seeds"])
     assert not spent & set(own.seeds("confirmation"))
+
+
+def test_a_metric_declares_what_the_confirmation_came_to():
+    for name, verdict in Protocol.read().verdicts().items():
+        assert base.get(name).mark == verdict.mark
 
 
 def test_sessions_that_refine_first_are_a_stratum_of_the_systems_with_a_demand_there():
