@@ -157,7 +157,7 @@ class Comparison:
     @cached_property
     def failed(self) -> list[findings.Failed]:
         """The systems of which sessions failed, with the commonest messages."""
-        return [row for row in findings.failures(self.results) if row.system in self.systems]
+        return findings.failures(self.results[self.results["model"].isin(self.systems)])
 
     @cached_property
     def silent(self) -> set[str]:

@@ -119,7 +119,7 @@ def _inert(data: Mapping[str, Any]) -> Markup:
 
 def document(
     title: str,
-    asked: str,
+    question: str,
     lead: str,
     sections: Iterable[tuple[str, str, str]],
     *styles: str,
@@ -141,7 +141,7 @@ def document(
         sheets,
         script=read_part(script) if script else "",
         allow="; img-src data:",
-        asked=asked,
+        asked=question,
         lead=Markup(lead),
         sections=shown,
     )

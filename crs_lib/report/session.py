@@ -232,7 +232,7 @@ def _by_turn(rows: Iterable[Row]) -> dict[int, Row]:
 
 def _texts(row: Row, name: str) -> list[str]:
     """The texts of a list that may be missing."""
-    return [str(text) for text in row.get(name) or ()]
+    return list(map(str, row.get(name) or ()))
 
 
 def _tool_call(call: Row) -> Json:
