@@ -43,7 +43,8 @@ class Demo(Command):
             findings.quote(page.read_text(encoding="utf-8"), paths.ROOT / "README.md")
         with contextlib.redirect_stdout(io.StringIO()):  # a line a figure: the last line says where they lie
             Show(kinds=("figures", "report", "trace"), run=run, study="movies").execute({})
-        table(scoreboard(evaluate.read(run, "model_metrics")))
+        board = scoreboard(evaluate.read(run, "model_metrics"))
+        print(board.to_string(index=False, na_rep="-"))
         folder = paths.shown(paths.run_folder("movies", run))
         print(f"{DAGGER_NOTE}. Tables, report.html, trace/, notebooks/: {folder}/")
 
