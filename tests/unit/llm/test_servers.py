@@ -92,7 +92,7 @@ def asked(kind, url):
     began = time.monotonic()
     try:
         if kind == "http":
-            channel = CHANNELS["http"](url.removeprefix("http:") + "/reply", TIMEOUT)
+            channel = CHANNELS["http"](url.removeprefix("http:") + "/reply", LLMSettings(timeout=TIMEOUT))
             words = [{"role": "user", "content": "A drama?"}]
             result = channel.ask({"session": "00000", "turn": 1, "conversation": words})["reply"]
         else:
