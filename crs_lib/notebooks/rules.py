@@ -263,7 +263,8 @@ def _fresh(folder: Path, group: str, wanted: Sequence[Path]) -> dict[Path, str]:
             runner.execute(path, out, {}, away, folder)
             if path in wanted:
                 # A path that a cell prints is stored as it will be, into the project's results.
-                texts[path] = clean(load(out)).replace(os.path.relpath(temporary, folder), "..")
+                text = clean(load(out)).replace(os.path.relpath(temporary, folder), "..")
+                texts[path] = text.replace(f"{temporary}/", "")
     return texts
 
 

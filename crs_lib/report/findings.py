@@ -122,7 +122,8 @@ def adaptation(shifts: pd.DataFrame) -> str:
     others = [name for name in costs if name not in (worst, ORACLE)]
     if others:
         other = max(others, key=lambda name: gains[name].value)
-        sentence += f"; {other}, the ablest other system, {pays(costs[other])} (each interval holds alone)"
+        rank = f"the ablest after {ORACLE}" if ORACLE in costs else "the ablest other system"
+        sentence += f"; {other}, {rank}, {pays(costs[other])}"
     return f"{sentence}."
 
 
@@ -198,7 +199,7 @@ def plain_score(results: pd.DataFrame) -> str:
     rank = f"{first} has no {films}"
     if first in by_gain:
         rank = f"by {films} {first} ranks {by_gain.index(first) + 1} of {len(by_gain)}"
-    return f"{words}, which compares words, puts {first} first, {gap} above {best}; {rank}."
+    return f"{words}, which compares the words of user and reply, puts {first} first, {gap} above {best}; {rank}."
 
 
 def _order(results: pd.DataFrame, outcome: str) -> list[str]:

@@ -47,7 +47,7 @@ def shifts(cost=0.5, delay=2.0, ability=0.8, spread=0.01, n=10):
 def test_the_plain_score_is_praised_only_where_it_agrees():
     apart = results(oracle=(1, 0.1), tracker=(0.8, 0.2), sticky=(0.4, 0.9))
     sentence = findings.plain_score(apart)
-    start = "TAS, which compares words, puts sticky first, 0.80 (the same for all 10) above"
+    start = "TAS, which compares the words of user and reply, puts sticky first, 0.80 (the same for all 10) above"
     assert sentence.startswith(start) and sentence.endswith("by gain sticky ranks 3 of 3.")
     alike = results(oracle=(1, 0.9), tracker=(0.8, 0.2), sticky=(0.4, 0.1))
     assert findings.plain_score(alike) == "TAS and gain put the same system first, oracle."
@@ -60,7 +60,7 @@ def test_the_cost_of_a_shift_is_told_as_it_is_shown():
     sentence = findings.adaptation(shifts(spread=0.03, n=100))
     start = "At a change of mind sticky, whose gain with straight users is 0.80, loses 0.50 [0.48, 0.52]"
     assert sentence.startswith(start)
-    assert "tracker, the ablest other system, loses no more than 0.05 (0.00 [−0.02, 0.02])" in sentence
+    assert "tracker, the ablest after oracle, loses no more than 0.05 (0.00 [−0.02, 0.02])" in sentence
     wide = findings.adaptation(shifts(spread=0.3))
     assert re.search(r"is not shown to lose anything: .*, so a loss of 0\.2", str(wide))
     same = findings.adaptation(shifts(spread=0.0))
