@@ -199,7 +199,8 @@ def plain_score(results: pd.DataFrame) -> str:
     rank = f"{first} has no {films}"
     if first in by_gain:
         rank = f"by {films} {first} ranks {by_gain.index(first) + 1} of {len(by_gain)}"
-    return f"{words}, which compares the words of user and reply, puts {first} first, {gap} above {best}; {rank}."
+    sentence = f"{words}, which compares the words of user and reply, puts {first} first, {gap} above {best}"
+    return f"{sentence}; {rank}."
 
 
 def _order(results: pd.DataFrame, outcome: str) -> list[str]:

@@ -47,7 +47,9 @@ def shifts(cost=0.5, delay=2.0, ability=0.8, spread=0.01, n=10):
 def test_the_plain_score_is_praised_only_where_it_agrees():
     apart = results(oracle=(1, 0.1), tracker=(0.8, 0.2), sticky=(0.4, 0.9))
     sentence = findings.plain_score(apart)
-    start = "TAS, which compares the words of user and reply, puts sticky first, 0.80 (the same for all 10) above"
+    start = (
+        "TAS, which compares the words of user and reply, puts sticky first, 0.80 (the same for all 10) above"
+    )
     assert sentence.startswith(start) and sentence.endswith("by gain sticky ranks 3 of 3.")
     alike = results(oracle=(1, 0.9), tracker=(0.8, 0.2), sticky=(0.4, 0.1))
     assert findings.plain_score(alike) == "TAS and gain put the same system first, oracle."
