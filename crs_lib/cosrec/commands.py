@@ -139,6 +139,10 @@ class Generate(Command):
         "reviews": "num-reviews",
         "query_words": "query-max-words",
     }
+    reads = (
+        "query_prompt_filename conv_prompt_filename catalogue_sparse_index_folder "
+        "catalogue_dense_index_folder documents_sparse_index_folder"
+    )
     writes = "output_filename"
 
     estimate: bool = False

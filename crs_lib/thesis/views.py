@@ -136,17 +136,22 @@ def _llm_judge_radar(judge_means: pd.DataFrame) -> Any:
     own_family = set(judge_means.loc[judge_means["own_family"].astype(bool), "model"])
     drawing, axes = style.figure(3.6, subplot_kw={"projection": "polar"})
     panel = axes[0][0]
-    for name, look in style.looks(frames.systems_of(judge_means)).items():
+    order = frames.systems_of(judge_means)
+    names = style.labels(order)
+    for (name, look), label in zip(style.looks(order).items(), names, strict=True):
         means = [wide.loc[name, construct.name] for construct in [*constructs, constructs[0]]]
-        label = f"{name} *" if name in own_family else name
-        panel.plot(angles, means, label=label, linestyle=look.line, **style.marked(look))
+        star = " *" if name in own_family else ""
+        panel.plot(angles, means, label=label + star, linestyle=look.line, **style.marked(look))
     lowest, highest = constructs[0].scale
     panel.set_theta_offset(np.pi / 2)
     panel.set_ylim(lowest, highest)
     panel.set_yticks(range(lowest, highest + 1))
     panel.set_xticks(angles[:-1], [construct.label or construct.name for construct in constructs])
     panel.tick_params(axis="x", pad=12)
-    drawing.legend(loc="outside upper center", ncols=min(len(wide), 4))
+    panel.set_xlabel("construct")
+    panel.set_ylabel("mean score", labelpad=36)
+    columns = min(len(names), 4, int(100 / (max(map(len, names)) + 10)))
+    drawing.legend(loc="outside upper center", ncols=max(2, columns))
     return drawing
 
 

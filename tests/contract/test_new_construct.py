@@ -138,4 +138,4 @@ def test_a_construct_is_counted_in_an_estimate(warmth):
 
 def test_without_it_all_is_as_before():
     assert constructs.names() == SHIPPED
-    assert prompt.digest() == "0661669fb3a782b20fb3f95f1cf9bffc9b338bd3a2f654f2e22dcb5edbfde91f"
+    assert prompt.digest() == "c3159273bbd53ba8866fc9d361f621af5c254bb6d6d1362aab945e01eb32aadb"

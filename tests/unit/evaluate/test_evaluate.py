@@ -343,7 +343,7 @@ def failing(tmp_path_factory):
     systems = ["tracker", *map(adversaries.spec, kinds)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CRS_RESULTS", str(tmp_path_factory.mktemp("results")))
-        settings = {"n_sessions": 3, "n_turns": 8, "seed": 3, "llm": {"max_failed": 9}}
+        settings = {"n_sessions": 2, "n_turns": 8, "seed": 3, "llm": {"max_failed": 9}}
         yield simulate.run_folder(scored("failing", systems=systems, **settings))
 
 
@@ -363,10 +363,10 @@ def test_a_session_that_fails_is_scored_as_one_that_falls_silent_there(failing):
 @pytest.mark.subprocess
 @pytest.mark.slow
 def test_failed_sessions_are_counted_and_the_means_without_them_stand_beside(failing):
-    assert len(simulate.failed_sessions("failing")) == 3
-    assert runs.entry("movies", "failing", "evaluate")["counts"]["failed"] == 3
+    assert len(simulate.failed_sessions("failing")) == 2
+    assert runs.entry("movies", "failing", "evaluate")["counts"]["failed"] == 2
     every = evaluate.read("failing", "model_metrics")
-    assert every.query("model == 'RaisesAtChange' and metric == 'normalised_gain'")["n"].item() == 3
+    assert every.query("model == 'RaisesAtChange' and metric == 'normalised_gain'")["n"].item() == 2
     answered = pd.read_csv(failing / evaluate.ANSWERED)
     assert set(answered["model"]) == {"tracker", "SilentFromChange"}
     assert list(answered) == list(every)
@@ -374,6 +374,7 @@ def test_failed_sessions_are_counted_and_the_means_without_them_stand_beside(fai
     assert min(failed) >= 4  # the turn of the change, whose reply is the first that is empty
 
 
+@pytest.mark.subprocess
 @pytest.mark.slow  # they share runs that take seconds
 def test_a_window_says_whether_the_straight_user_planned_as_many_statements(config):
     shifts = evaluate.read(config.run, "shifts")
