@@ -126,28 +126,39 @@ def one_line(text: str, limit: int = 1_000) -> str:
 
 _TAG = (
     r"(?:[a-z]{1,20}[:_])?"
-    r"(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis|reflection|(?:reasoning_)?scratchpad)"
+    r"(?:(?:ant)?think(?:ing)?(?:_process)?|thoughts?|chain_of_thought|cot|reason(?:ing)?|analysis|reflection"
+    r"|monologue|(?:reasoning_)?scratchpad)"
 )
+_SUMMARY = r"\W{0,9}(?:(?:show|view|see|model|chain of)\s)?(?:think|thought|reasoning)[^<>]{0,99}"
 _FLAGS = re.DOTALL | re.IGNORECASE
 # How models mark what they think, opening and closing: those whose opening alone tells, up to the end.
 _OPEN = (
     (rf"<{_TAG}(?:\s[^<>]*)?(?<!/)>", rf"</{_TAG}\s*>"),
     (r"<details\s(?=[^<>]{0,300}?reasoning)[^<>]{0,300}>", r"</details>"),
+    (rf"<details[^<>]{{0,300}}>\s{{0,9}}<summary[^<>]{{0,99}}>{_SUMMARY}</summary>", r"</details>"),
+    (rf"(?:&lt;|＜){_TAG}(?:&gt;|＞)", rf"(?:&lt;|＜)[/／]{_TAG}(?:&gt;|＞)"),
+    (r"<unused94>(?:thought)?", r"<unused95>"),
     (r"\[(?:THINK(?:ING)?|THOUGHTS?|REASONING)\]", r"\[/(?:THINK(?:ING)?|THOUGHTS?|REASONING)\]"),
     (r"<\|think(?:ing)?\|>", r"<(?:/\||\|/)think(?:ing)?\|>"),
     (r"◁think▷", r"◁/think▷"),
-    (r"<\|(?:START_THINKING|begin_of_thought)\|>", r"<\|(?:END_THINKING|end_of_thought)\|>"),
+    (
+        r"<\|(?:START_THINKING|begin_of_thought|thought_start)\|>",
+        r"<\|(?:END_THINKING|end_of_thought|thought_end)\|>",
+    ),
     (r"<\|channel>\s*thought\b", r"<channel\|>"),
     (r"```(?:think(?:ing)?|thoughts?|reasoning)[ \t]{0,9}\n", r"```"),
 )
 _WHOLE = (
     (r"\AHere(?: is|'s) my thought process:", r"Here(?: is|'s) my response:"),
-    (r"\Aanalysis(?=\S)", r"assistantfinal"),  # channels whose marks the server dropped
+    (r"\A(?:assistant)?analysis(?=\S)", r"assistantfinal"),  # channels whose marks the server dropped
+    (r"\AThought:", r"\bFinal Answer:|(?<=\n)Answer:"),  # ReAct
 )
 
 
 class _Block(NamedTuple):
-    """Marks around a thought; ``alone``: an opening mark that begins or ends a line and so needs no other."""
+    """Marks around a thought; ``alone``: an opening mark that begins or ends a line, or stands right behind a
+    sentence, and so needs no other.
+    """
 
     opening: re.Pattern[str]
     closing: re.Pattern[str]
@@ -155,23 +166,30 @@ class _Block(NamedTuple):
 
 
 def _block(opening: str, closing: str, whole: bool) -> _Block:
-    alone = re.compile(rf"(?:\A|(?<=\n))[ \t]{{0,9}}{opening}|{opening}(?=[ \t]{{0,9}}\n)", _FLAGS)
+    behind = r"(?:(?<=[.!?…])|(?<=[.!?…][)\"”’*]))"
+    begins = rf"(?:\A|(?<=\n))[ \t]{{0,9}}{opening}"
+    alone = re.compile(rf"{begins}|{behind}{opening}|{opening}(?=[ \t]{{0,9}}\n)", _FLAGS)
     marks = (re.compile(opening, _FLAGS), re.compile(closing, _FLAGS))
     return _Block(*marks, None if whole else alone)
 
 
 _BLOCKS = tuple(_block(opening, closing, False) for opening, closing in _OPEN)
 _WHOLE_BLOCKS = tuple(_block(opening, closing, True) for opening, closing in _WHOLE)
-_CLOSE = re.compile(rf"</{_TAG}\s*>|\[/THINK(?:ING)?\]|◁/think▷|<\|end_of_thought\|>", re.IGNORECASE)
+_CLOSE = re.compile(
+    rf"</{_TAG}\s*>|(?:&lt;|＜)[/／]{_TAG}(?:&gt;|＞)"
+    r"|\[/THINK(?:ING)?\]|◁/think▷|<\|(?:end_of_thought|thought_end)\|>|<unused95>",
+    re.IGNORECASE,
+)
 _CHANNEL = re.compile(
     r"<\|channel\|>\s*(\w++)[^<]*+(?:<\|constrain\|>[^<]*+)?<\|message\|>(.*?)(?=<\|(?:end|return|call|start|channel)\|>|\Z)",
     re.DOTALL,
 )
 _ANSWER_MARK = re.compile(
-    r"</?(?:answer|response)>|<\|(?:START|END)_RESPONSE\|>|<\|(?:begin|end)_of_solution\|>", re.IGNORECASE
+    r"</?(?:answer|response|output)>|<\|(?:START|END)_RESPONSE\|>|<\|(?:begin|end)_of_solution\|>",
+    re.IGNORECASE,
 )
 _BLANKS = re.compile(r"(?<!\s)\s{100,}")  # a run that nobody hears
-_SIGN = re.compile(r"[<\[◁]|```|\A\s*(?:analysis|Here)", re.IGNORECASE)
+_SIGN = re.compile(r"[<\[◁＜]|```|&lt;|\A\s*(?:(?:assistant)?analysis|Here|Thought:)", re.IGNORECASE)
 _JSON = re.compile(r"\s*(?:\{|\[\s*[\"\[{\]\d])")
 _IS_THOUGHT = re.compile("think|thought|reason", re.IGNORECASE)
 _TEXT_FIELDS = ("text", "thinking", "reasoning", "summary", "content", "refusal", "value")
@@ -199,8 +217,9 @@ def said(content: object, *thoughts: object) -> Said:
     ``content`` is a text, or a list of parts (a text, or an object with a kind and a text), which are joined,
     with a line break where no blank parts them; ``thoughts`` were set apart by the server. Thoughts in the
     text stand between marks (``<think>``, ``[THINK]``, the channels of gpt-oss, …); one that is never closed
-    reaches to the end where its mark begins or ends a line, and a closing mark alone ends one that began in
-    the template of the prompt. Marks inside JSON are left alone, and runs of 100 blanks or more are one.
+    reaches to the end where its mark begins or ends a line or follows a sentence at once, and a closing mark
+    alone ends one that began in the template of the prompt. Marks inside JSON are left alone, and runs of
+    100 blanks or more are one.
     """
     texts: list[str] = []
     thinking: list[str] = []
@@ -230,7 +249,7 @@ def _sort_out(content: object, texts: list[str], thinking: list[str], parts: lis
             _sort_out(part, texts, thinking, parts)
     elif isinstance(content, Mapping):
         kind = str(content.get("type") or content.get("kind") or next(iter(content), "nothing"))
-        thought = _IS_THOUGHT.search(kind) or content.get("thought") is True
+        thought = _IS_THOUGHT.search(kind) or _is_marked(content) or _is_marked(content.get("metadata"))
         for field in _TEXT_FIELDS:
             if content.get(field):
                 _sort_out(content[field], thinking if thought else texts, thinking, parts)
@@ -238,6 +257,11 @@ def _sort_out(content: object, texts: list[str], thinking: list[str], parts: lis
         parts.append(kind)
     elif content is not None:
         parts.append(type(content).__name__)
+
+
+def _is_marked(facts: object) -> bool:
+    """Whether an object says of itself that it is a thought, as parts of agents do in their metadata."""
+    return isinstance(facts, Mapping) and (facts.get("thought") is True or facts.get("adk_thought") is True)
 
 
 def _without_thoughts(text: str, thoughts: list[str]) -> str:

@@ -31,6 +31,7 @@ _Trace = Callable[[str, Mapping[str, Any]], None]
 _TRACE: ContextVar[_Trace | None] = ContextVar("trace", default=None)
 _URL_SAFE = str.maketrans("+/", "-_")
 _ABOUT_KEYS = re.compile(r"api.?key|authenticat|unauthori[sz]ed", re.IGNORECASE)
+_PASSES = re.compile("rate|overload|busy|unavailable|timeout|server_error", re.IGNORECASE)
 _LONG_PAUSE = 60.0  # seconds from which an error says how long the server asks to wait
 # How servers name the tokens of their context, in errors about a prompt that is too long.
 _CONTEXTS = (
@@ -38,6 +39,17 @@ _CONTEXTS = (
     r"context (?:length|size|window)(?: is| of|:)?(?: only)? \(?([\d,]*\d)",
     r"(?:<=|maximum of|at most) ([\d,]*\d)",
     r"> ([\d,]*\d) maximum",
+    r"tokens allowed \(?([\d,]*\d)",
+    r"less than ([\d,]*\d) tokens",
+)
+# Words of such errors, in small letters.
+_TOO_LONG = (
+    "context",
+    "n_ctx",
+    "max_new_tokens",
+    "prompt is too long",
+    "input token count",
+    "must have less than",
 )
 _FOLD = 2  # how many times as long a call may take that waits in the server for another of ours
 _SHORTEST_ECHO = 6  # characters of base64 by which a key is recognised
@@ -307,7 +319,7 @@ class Server(Backend):
 def _exceeds_context(text: str) -> bool:
     """Whether an error says that a prompt is longer than the server's context."""
     words = text.lower()
-    return "context" in words or "max_new_tokens" in words or "prompt is too long" in words
+    return any(sign in words for sign in _TOO_LONG)
 
 
 def _context_in(text: str) -> str:
@@ -321,16 +333,38 @@ def _context_in(text: str) -> str:
 
 def pause_of(headers: Mapping[str, str]) -> float:
     """The seconds that a server asks us to wait: ``retry-after-ms``, else ``Retry-After`` as a number, also
-    with decimals, or as a date; 0 where it says nothing that can be read.
+    with decimals or an "s", or as a date; 0 where it says nothing that can be read.
     """
     for name, scale in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
         value = headers.get(name, "").strip()
-        if re.fullmatch(r"[0-9]{1,9}(?:\.[0-9]*)?", value):
-            return float(value) * scale
+        number = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]*)?)s?", value)
+        if number:
+            return float(number[1]) * scale
         with suppress(ValueError):
             until = parsedate_to_datetime(value)
             return max(0.0, until.timestamp() - time.time())
     return 0.0
+
+
+def reported(error: object, who: str) -> LLMError:
+    """The error that an answer of status 200 reports: "busy" where it may pass, else "refused"."""
+    facts = error if isinstance(error, Mapping) else {"message": error}
+    code = str(facts.get("code") or facts.get("status") or facts.get("type") or "")
+    words = shorten(" ".join(str(facts.get("message") or error).split()), 300)
+    fault = f"{who} answered with an error: {words}"
+    if code:
+        fault += f" ({code})"
+    passes = code in map(str, BUSY) or re.fullmatch(r"5\d\d", code) or _PASSES.search(code)
+    return LLMError("busy" if passes else "refused", fault)
+
+
+def error_of(choice: Mapping[str, Any]) -> object:
+    """The error in a choice of a chat completion, also one that only its end tells; None for none."""
+    if choice.get("error"):
+        return choice["error"]
+    if choice.get("finish_reason") == "error":
+        return {"message": "finish_reason is error", "code": "server_error"}
+    return None
 
 
 def shown(address: str) -> str:

@@ -57,6 +57,7 @@ class OllamaBackend(http.Server):
 
     def client(self, address: str, settings: dict[str, Any]) -> Any:
         """The ollama client of one server."""
+        settings["event_hooks"]["response"].append(_check_no_error)
         return _client_package().Client(host=address, **settings)
 
     def settings(self) -> Mapping[str, Any]:
@@ -170,7 +171,7 @@ class OllamaBackend(http.Server):
             raise self.refused(answer.status_code, answer.text, address, http.pause_of(answer.headers))
         version = str(answer.json()["version"])
         numbers = tuple(int(part) for part in re.findall(r"\d+", version.split("-")[0]))
-        if any(numbers) and numbers < OLDEST:
+        if any(numbers) and (*numbers, 0, 0) < OLDEST:  # 0.5 is 0.5.0
             fault = f"the Ollama at {shown(address)} is {version}, which ignores JSON schemas"
             raise RunError(f"{fault}; update it to {'.'.join(map(str, OLDEST))} or later")
 
@@ -209,6 +210,18 @@ class OllamaBackend(http.Server):
             answer = getattr(error.__context__, "response", None)
             pause = http.pause_of(answer.headers) if answer else 0.0
             raise self.refused(error.status_code, str(error.error), address, pause) from error
+
+
+def _check_no_error(response: httpx.Response) -> None:
+    """Raise LLMError for an error beside an answer, which the client would leave out."""
+    if response.status_code != 200:
+        return
+    try:
+        answer = json.loads(response.read())
+    except ValueError:  # the client says what is wrong with it
+        return
+    if isinstance(answer, Mapping) and answer.get("error"):
+        raise http.reported(answer["error"], shown(str(response.url)))
 
 
 def _call(call: Any) -> ToolCall:

@@ -38,8 +38,11 @@ _AS_JSON = "Answer with one JSON value that keeps this JSON schema, and with not
 # What a server that refuses a part of a request says, and the setting that helps.
 _CURES = {
     r"response_format|json_schema|json_object": 'set "json" to "object" or "none"',
-    r"must alternate|system (role|message|prompt)|role.{0,20}system": 'set "system" to "merge"',
-    r"unsupported|unrecogni[sz]ed|not permitted|extra inputs|max_completion_tokens|unknown (field|param)": (
+    r"must alternate|(system|developer) (role|message|prompt|instruction)|role.{0,20}system": (
+        'set "system" to "merge"'
+    ),
+    r"unsupported|unrecogni[sz]ed|not permitted|extra inputs|max_completion_tokens"
+    r"|unknown (field|param|name)": (
         'set "names", e.g. {"max_tokens": "max_completion_tokens"}, or {"temperature": ""} to leave one out'
     ),
 }
@@ -134,8 +137,9 @@ class _ChatCompletion(BaseModel):
 
 def read(answer: object, who: str) -> Completion:
     """What a chat completion says. Raises LLMError: "garbled" naming the first place of a wrong type,
-    "filtered" for a reply held back.
+    "filtered" for a reply held back, "busy" or "refused" for an error beside it.
     """
+    _check_no_error(answer, who)
     chat = _validated(answer, who)
     message = chat.message
     spoken = message.said()
@@ -157,6 +161,18 @@ def read(answer: object, who: str) -> Completion:
         first_token={token.token: token.logprob for token in chat.weighed or ()},
         model=chat.model or "",
     )
+
+
+def _check_no_error(answer: object, who: str) -> None:
+    """Raise LLMError for an error that came with status 200, in place of a reply or beside one."""
+    if not isinstance(answer, Mapping):
+        return
+    error = answer.get("error")
+    choices = answer.get("choices")
+    if not error and isinstance(choices, list) and choices and isinstance(choices[0], Mapping):
+        error = http.error_of(choices[0])
+    if error:
+        raise http.reported(error, who)
 
 
 def _validated(answer: object, who: str) -> _ChatCompletion:

@@ -18,7 +18,9 @@ from crs_lib.llm.base import LLMError
 
 VERSION = 1
 _FIELDS = ("reply", "recommended", "state", "version")
-_REPORTS = ("error", "errors", "detail", "exception")  # fields in which a program reports an error
+_ERRORS = ("error", "errors")  # fields in which a program reports an error, beside a reply, too
+_REPORTS = (*_ERRORS, "detail", "exception")  # the same where there is no reply
+_SUCCEEDS = ("success", "ok")  # fields that are false where it failed
 _OF_BOTS = "bots with a conversation by sender (Rasa, DialogueKit) need the adapter of docs/your-system.md"
 _LONGEST = 1_000_000  # bytes of an answer
 _KINDS = (
@@ -129,6 +131,7 @@ def read(answer: object) -> Answer:
     record = {str(name): _plain(value) for name, value in answer.items()}
     for name in record:
         _check_name(name)
+    _check_no_error(record)
     if record.get("reply") is None:
         raise _no_reply(record)
     if not isinstance(record["reply"], str | list):
@@ -145,11 +148,26 @@ def read(answer: object) -> Answer:
     return Answer(reply, _recommended(record.get("recommended")), _state(record.get("state")), thinking)
 
 
+def _check_no_error(record: Mapping[str, Any]) -> None:
+    """Raise LLMError for an error that a program reports, whatever stands beside it."""
+    for name in _ERRORS:
+        if record.get(name):
+            raise _reported(record[name])
+    for name in _SUCCEEDS:
+        if record.get(name) is False:
+            words = record.get("message") or record.get("detail") or record.get("reply") or "nothing else"
+            raise LLMError("wrong answer", f"the program says that {name!r} is false: {_quoted(words)}")
+
+
+def _reported(error: object) -> LLMError:
+    return LLMError("wrong answer", f"the program reports an error: {_quoted(error)}")
+
+
 def _no_reply(record: Mapping[str, Any]) -> LLMError:
     """The fault of an answer without a reply: the error that it reports, else the fields that it has."""
     for name in _REPORTS:
         if record.get(name):
-            return LLMError("wrong answer", f"the program reports an error: {_quoted(record[name])}")
+            return _reported(record[name])
     if "reply" in record:
         return _wrong("'reply'", None, "a text")
     names = ", ".join(map(repr, list(record)[:10])) or "no field"

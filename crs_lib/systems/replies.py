@@ -73,7 +73,10 @@ class SaidReply:
         self._mentions = grounder.titles(self.text, prefer=offered, wanted=wanted)
         listed = self._listed()
         unknown = grounder.unknown_titles(self.text, self._mentions, utterance)
-        outside = [stretch for stretch in unknown if not any(map(stretch.overlaps, listed))]
+        outside = []
+        for stretch in unknown:
+            if not any(map(stretch.overlaps, listed)) and not _LABEL.match(self.text, stretch.start):
+                outside.append(stretch)
         self._unknown = tuple(sorted([*listed, *outside]))
 
     def _listed(self) -> list[Foreign]:
@@ -92,7 +95,7 @@ class SaidReply:
                 self._mentions += within or [film]
             elif inside:
                 n_known += 1
-            else:
+            elif not _LABEL.match(item.title):
                 foreign += _title_of(item)
         self._mentions.sort()
         return foreign if n_known else []
@@ -142,6 +145,13 @@ _NUMBER = re.compile(r"(?:^|(?<=[\s:]))[>#*_]{0,3}\(?(\d{1,2})[.):]{1,2}[*_]{0,2
 _BEHIND = re.compile(
     r"\s[–—-]+\s|:\s|\.\s|,\s|;\s|\s\((?!\d{4}\))|(?<=\(\d{4}\))"
 )  # where a description begins
+# What a list says of a film: "Director: Fritz Lang", "**Why you'll like it:** …".
+_LABEL = re.compile(
+    r"[*_]{0,3}(?:(?:director|genre|plot|year|cast|language|runtime|country|writer|theme|rating|synopsis)s?"
+    r"|(?:directed|written) by|starring|stars|release(?:d| date| year)|running time"
+    r"|why(?: (?:you|it|i|this|watch|see)\b[^:\n]{0,40})?)[*_]{0,3}\s?:",
+    re.IGNORECASE,
+)
 _SPEAKING = re.compile(r"[*_`“”\"«»]")  # marks around a title
 _YEAR = re.compile(r"[*_”\"»]*\s*\(\d{4}\)")
 _AROUND = " \t*_`“”\"«»‘’',;.!?"

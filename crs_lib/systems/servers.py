@@ -28,7 +28,6 @@ from crs_lib.systems import contract
 from crs_lib.systems.channels import Channel, Function, Instance, Process
 
 _ENDS = 5.0  # seconds that a server may take to end
-_PASSES = re.compile("rate|overload|busy|unavailable|timeout|server_error", re.IGNORECASE)
 _OF_STREAMS = ("data:", "event:", "id:", "retry:", ": ")  # how streams of events begin
 _HEADERS = {"content-type": "application/json", "accept": "application/json"}
 
@@ -198,16 +197,8 @@ class HttpServer(Channel):
     def _check_no_error(self, answer: Any) -> None:
         """Raise LLMError for an error that comes with status 200 in place of an answer."""
         error = answer if answer.get("object") == "error" else answer.get("error")
-        if not error:
-            return
-        facts = error if isinstance(error, Mapping) else {"message": error}
-        code = str(facts.get("code") or facts.get("status") or facts.get("type") or "")
-        words = shorten(" ".join(str(facts.get("message") or error).split()), 300)
-        fault = f"{self.address} answered with an error: {words}"
-        if code:
-            fault += f" ({code})"
-        passes = code in map(str, http.BUSY) or re.fullmatch(r"5\d\d", code) or _PASSES.search(code)
-        raise LLMError("busy" if passes else "refused", fault)
+        if error:
+            raise http.reported(error, str(self.address))
 
     def sent(self, method: str, to: Address, content: bytes | None, conversation: Conversation) -> str:
         """The text of the answer to a request; LLMError for every other status than 200, 201 and 203."""
@@ -299,6 +290,8 @@ class Assistant(HttpServer):
             for choice in event.get("choices") or ():
                 if "message" in choice:
                     return event
+                if choice.get("error"):
+                    return {"error": choice["error"]}
                 for name, piece in (choice.get("delta") or {}).items():
                     if isinstance(piece, str | list) and not choice.get("index"):
                         message[name] = message[name] + piece if name in message else piece
@@ -308,15 +301,23 @@ class Assistant(HttpServer):
         return {"model": model, "choices": [{**completion, "message": message}]}
 
     def read(self, answer: Any, conversation: Conversation) -> object:
-        """The text of the first choice, and what the assistant thought; LLMError where there is no text."""
+        """The text of the first choice, and what the assistant thought; LLMError where there is no text, for
+        an error, and for a reply that was held back.
+        """
         choice = answer["choices"][0]
+        error = http.error_of(choice)
+        if error:
+            raise http.reported(error, str(self.address))
         self._check_model(str(answer.get("model") or ""))
         message = choice["message"]
         spoken = Said.within(message, "content")
         reply = spoken.text or message.get("refusal")
+        stop = choice.get("finish_reason")
+        if stop == "content_filter":
+            reason = shorten(message.get("refusal") or "finish_reason is content_filter", 300)
+            raise LLMError("filtered", f"{self.address} held the reply back: {reason}")
         if reply:
             return {"reply": reply, "thinking": spoken.thinking}
-        stop = choice.get("finish_reason")
         wordless = [name for name in _WORDLESS if message.get(name)]
         wordless += spoken.parts
         fault = f"{self.address} answered without words (finish_reason {stop}"
@@ -370,7 +371,7 @@ class _IEvaLM(HttpServer):
 _OTHER_VERSION = (-32601, -32009)  # what an agent of version 1.0 says to a method of version 0.3
 _INTERNAL = -32603  # an error of the agent that may pass
 _VERSION = "A2A-Version"
-_FAILED = ("failed", "rejected", "canceled", "cancelled", "auth-required", "unknown", "unspecified")
+_SPEAKS = ("completed", "input-required")  # states in which a task's words are a reply
 _CARDS = ("/.well-known/agent-card.json", "/.well-known/agent.json")  # since version 0.3, and before
 
 
@@ -414,7 +415,7 @@ class _Agent2Agent(HttpServer):
         task = self._ended(result, conversation)
         state = _state(task)
         said_last = said((task["status"].get("message") or {}).get("parts")).text
-        if state in _FAILED:
+        if state not in _SPEAKS:
             words = f": {shorten(said_last, 300)}" if said_last else ", without a word"
             raise LLMError("refused", f"the agent's task ended as {state}{words}")
         if state == "input-required":
@@ -505,7 +506,8 @@ def _result(answer: Any) -> Any:
 
 def _state(task: Any) -> str:
     """The state of a task, in the words of version 0.3."""
-    return str(task["status"]["state"]).removeprefix("TASK_STATE_").lower().replace("_", "-")
+    state = task["status"]["state"]
+    return str("null" if state is None else state).removeprefix("TASK_STATE_").lower().replace("_", "-")
 
 
 def _is_working(task: Any) -> bool:

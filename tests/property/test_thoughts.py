@@ -29,6 +29,9 @@ MARKS = {
     "thought": "<thought>{}</thought> {}",
     "reasoning": "<reasoning>\n{}\n</reasoning>\n{}",
     "bracket": "[THINK]{}[/THINK]{}",
+    "escaped": "&lt;think&gt;{}&lt;/think&gt;{}",
+    "summary": "<details><summary>Reasoning</summary>{}</details>{}",
+    "react": "Thought: {}\nFinal Answer: {}",
     "channels": "<|channel|>analysis<|message|>{}<|end|><|start|>assistant<|channel|>final<|message|>{}<|return|>",
     "closing alone": "{}</think>\n{}",
 }
