@@ -166,7 +166,7 @@ _OUT_OF = re.compile(r"(?<!\s)\s*(?:/|out of)\s*5(?:\.0)?(?:\s+stars?)?\s*$")
 _GROUPED = re.compile(r"[1-9]\d{0,2}([.,' ])\d{3}(?:\1\d{3})*")
 _LAKHS = re.compile(r"[1-9]\d?(?:,\d\d)+,\d{3}")  # groups of India: 1,29,900
 _MINUS = frozenset("-−–—")
-_SCALES = {"k": 10**3, "m": 10**6, "mio": 10**6, "b": 10**9, "bn": 10**9}
+_SCALES = {"k": 10**3, "thousand": 10**3, "m": 10**6, "mio": 10**6, "million": 10**6, "b": 10**9, "bn": 10**9}
 _CENTS = frozenset({"¢", "c", "ct", "cts", "cent", "cents", "p", "pence"})
 _STARS = ("star", "★", "⭐")  # what is counted in them is a grade
 
@@ -184,7 +184,10 @@ def _amount_in(text: str) -> _Amount | None:
 
     A number below zero and a share ("20 %") are none.
     """
-    match = _AMOUNT.fullmatch(text.strip())
+    text = text.strip()
+    match = _AMOUNT.fullmatch(text)
+    if text[-1:] in _MINUS and text[-2:-1].isdigit():  # "5.00-", as accounts write it
+        return None
     if not match or "%" in text or not _MINUS.isdisjoint(match["before"]):
         return None
     number = _digits(match["amount"])
@@ -236,7 +239,7 @@ def _money_in(text: str) -> float | None:
 
 
 def price_of(value: Any, legacy: bool) -> float | None:
-    """The price as a number, or None: ``19.99``, "19.99" in both; 20, "$1,299.00", "99 cents" only in ours."""
+    """The price as a number, or None: ``19.99``, "19.99" in both; 20, "$1,299.00", "99 ct" only in ours."""
     if isinstance(value, str):
         if not legacy:
             value = _money_in(value)
