@@ -18,7 +18,7 @@ from crs_lib.catalog import lexicon, spelling
 from crs_lib.catalog.cleaning import LeftOut, Record
 from crs_lib.catalog.fields import GOAL_FIELD, YEAR_FIELD, Field
 from crs_lib.core import safety
-from crs_lib.core.text import fold
+from crs_lib.core.text import fold, one_line
 
 Row = Mapping[str, object]
 _TYPE = re.compile(r":(?:token|float)(?:_seq)?$")  # RecBole's types of columns
@@ -28,6 +28,7 @@ _WEAK = re.compile("[,，、]")
 _SLASH = re.compile("/")
 _SPACED_SLASH = re.compile(r"\s/\s")
 _AND = re.compile(r"\s(?:and|&)\s")
+_LAST_AND = re.compile(r"^\s?(?:and|&)\s")
 _BREAK = re.compile(r"<br\s?/?>", re.I)
 _LISTS = ("[", "{", "('", '("', "array(")  # how cells begin that hold a list in JSON, Python or NumPy
 _ARRAY = re.compile(r"array\((.*?),?\s?(?:dtype=\w+)?\)", re.DOTALL)
@@ -166,6 +167,9 @@ class Columns:
             return "", row
         if not isinstance(row, Mapping):
             return "", LeftOut(f"it is no object but {row!r:.60}")
+        error = service_error(row)
+        if error:
+            return "", LeftOut(f"it is an error of the service: {error!r}")
         if not self._seen.issuperset(row):
             self._add(row)
         record: dict[str, Any] = {}
@@ -189,6 +193,14 @@ class Columns:
         return _titled(record)
 
 
+def service_error(record: Mapping[str, object]) -> str:
+    """The message of an error that OMDb or TMDB answered in place of a film; "" for any other record."""
+    message = record.get("status_message")
+    if record.get("Response") == "False":
+        message = record.get("Error") or "no message"
+    return one_line(str(message), 200) if message else ""
+
+
 def _too_long(name: str, cell: str) -> LeftOut:
     """The reason why a row is left out that has a cell beyond the limit ``cell_characters``."""
     most = safety.limit("cell_characters")
@@ -200,7 +212,7 @@ def _titled(record: dict[str, Any]) -> tuple[str, Record | LeftOut]:
     """A record with its title taken apart: its year goes before that of a column, other titles beside it."""
     written = record.get("title", "")
     if not isinstance(written, str):
-        return str(written), record
+        return "", LeftOut(f"its title is no text but {one_line(repr(written), 60)}")
     if len(written) > _LONGEST_TITLE:
         return "", LeftOut(f"its title has {len(written):,} characters: {written[:40]!r} …")
     if lexicon.names_no_film(written):
@@ -223,6 +235,7 @@ def text(cell: object) -> Any:
     """A cell as one text: whole numbers without ".0", dates in ISO form, entities as characters; lists and
     objects as they are, for the cleaning to refuse.
     """
+    cell = _in_mongo(cell)
     if cell is None or cell != cell:
         return ""
     if isinstance(cell, str):
@@ -289,10 +302,16 @@ class _Values:
         return list(filter(None, map(str.strip, parts)))
 
     def _at_commas(self, part: str) -> list[str]:
-        return _with_suffixes(_WEAK.split(part)) if self._commas else [part]
+        if not self._commas:
+            return [part]
+        first, *others = _WEAK.split(part)
+        if others:
+            others[-1] = _LAST_AND.sub("", others[-1])
+        return _with_suffixes([first, *others])
 
     def _at_slashes(self, part: str) -> list[str]:
-        return [part] if lexicon.is_placeholder(part) else self._slash.split(part)
+        is_whole = lexicon.is_placeholder(part) or "://" in part
+        return [part] if is_whole else self._slash.split(part)
 
     def _own_part(self, cell: str) -> str:
         """The lines of a cell of labelled lines ("Director: …", "Cast: …") that are this column's."""
@@ -349,17 +368,27 @@ def _labels(key: str, part: object) -> list[object]:
     """The labels of a part of a list: a text, a number, or an object with a name."""
     if part is None or part != part:
         return []
-    if isinstance(part, Mapping):
+    if isinstance(part, Mapping) and _in_mongo(part) is part:
         names = (*_CODES, *_NAMES) if key == "language" else _NAMES
         for name in names:
             if part.get(name):
                 return [text(part[name])]
+        if not part.keys().isdisjoint(_NAMES):
+            return []
         texts = [value for value in part.values() if isinstance(value, str)]
         return list(texts) if len(texts) == len(part) else [part]
+    part = _in_mongo(part)
     if isinstance(part, int | float) and not isinstance(part, bool):
         number = text(part)
         return [lexicon.genre_of_number(number) or number] if key == GOAL_FIELD else [number]
     return [part]
+
+
+def _in_mongo(cell: object) -> object:
+    """What MongoDB's JSON writes as an object: ``{"$oid": "5a…"}`` is "5a…"; else the cell itself."""
+    while isinstance(cell, Mapping) and len(cell) == 1 and str(next(iter(cell))).startswith("$"):
+        [cell] = cell.values()
+    return cell
 
 
 def _listed(cell: object) -> Sequence[object]:

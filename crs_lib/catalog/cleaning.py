@@ -74,6 +74,7 @@ class CleaningReport:
     form: str = ""
     low_information: int = 0
     ignored_keys: Counter[str] = field(default_factory=Counter)
+    broken_titles: int = 0
 
     @classmethod
     def empty(cls, names: Iterable[str]) -> "CleaningReport":
@@ -135,7 +136,8 @@ class CleaningReport:
         empty = 0
         for change, films in self.changes.items():
             empty += films if change.reason == _PLACEHOLDER else 0
-        return f"{read} = {parts}; {empty:,} placeholders are no values"
+        broken = f"; {self.broken_titles:,} titles have U+FFFD, decoded wrongly" if self.broken_titles else ""
+        return f"{read} = {parts}; {empty:,} placeholders are no values{broken}"
 
     def __str__(self) -> str:
         fate = "never"
@@ -148,6 +150,9 @@ class CleaningReport:
         left = len(self.left_out)
         if left:
             sentence += f"; {left:,} rows left out"
+        if self.broken_titles:
+            cure = "the file was decoded wrongly, fetch it again or name its encoding"
+            sentence += f"; {self.broken_titles:,} titles have U+FFFD: {cure}"
         if self.form:
             sentence += f"; read as {self.form}"
         if self.ignored_keys:
@@ -242,6 +247,7 @@ class _Cleaning:
         title = " ".join((_first_text(where, _TITLES, record) or key).split())
         if not title:
             return LeftOut("it has no title")
+        self.report.broken_titles += "\ufffd" in title
         for name in record:
             if name not in self._cleaners and name not in _OTHER_KEYS:
                 self.report.ignored_keys[name] += 1

@@ -36,6 +36,7 @@ _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?')  # Excel's
 _WINDOWS = re.compile(r"[\x80-\x9f]")  # marks in Windows-1252, control characters in Latin-1
 _LARGE = 2**26  # bytes that an Excel file may unpack to in any case
 _HEAD = 65_536  # characters or bytes that tell the form
+_FEW_ZEROS = 10  # a text in UTF-16 has more zero bytes than one of ten
 _FLAGS_FROM = 5  # column of u.item
 
 
@@ -113,6 +114,9 @@ def _encoding(path: Path, named: str, otherwise: str = "utf-8") -> str:
     for mark, encoding in _BOMS.items():
         if head.startswith(mark):
             return encoding
+    if 0 < head.count(0) * _FEW_ZEROS < len(head):
+        line = head[: head.index(0)].count(b"\n") + 1
+        raise InputError(f"{path.name}, line {line}: a zero byte, which no text has; delete it")
     if b"\0" in head:
         raise InputError(
             f"{path.name}: it has zero bytes, as UTF-16 without a mark; say {path.name}+encoding=utf-16-le"
@@ -369,7 +373,9 @@ def _checked(table: Iterator[list[str]], path: Path) -> Iterator[list[str]]:
 
 
 def _uneven(cells: Sequence[str], columns: Sequence[str], form: _Form) -> object:
-    """A row with more or fewer cells than columns: the last ones are empty, or it is left out."""
+    """A row with more or fewer cells than columns: the last ones are empty, or it is left out; so is one that
+    another separator parts.
+    """
     size = len(columns)
     if form.name.startswith("MovieLens 100K") and len(cells) > _FLAGS_FROM:
         flags = zip(lexicon.headless("flags"), cells[_FLAGS_FROM:], strict=False)
@@ -378,6 +384,11 @@ def _uneven(cells: Sequence[str], columns: Sequence[str], form: _Form) -> object
     if len(cells) > size and any(map(str.strip, cells[size:])):
         cure = "put quotation marks around a cell that holds the separator"
         return LeftOut(f"it has {len(cells)} cells under {size} columns ({one_line(str(cells), 80)}); {cure}")
+    if len(cells) == 1 and len(cells[0]) > size > 1:
+        for separator in _SEPARATORS:
+            if cells[0].count(separator) == size - 1 and separator not in ('"', form.separator):
+                parted = f"its cells are parted by {separator!r}, those of the file by {form.separator!r}"
+                return LeftOut(f"{parted} ({one_line(cells[0], 80)!r})")
     return dict(zip(columns, cells, strict=False))
 
 

@@ -181,6 +181,7 @@ def clean_keyword(raw: str) -> Cleaned:
     return Cleaned(keyword.lower())
 
 
+_ADDRESS = re.compile(r"\s?(?:https?:|www\.)", re.IGNORECASE)
 _GENRE_NOUN = re.compile(r" (film|films|movie|movies|fiction)$")
 
 
@@ -200,6 +201,8 @@ def clean_genre(raw: str) -> Cleaned:
 def open_genre(raw: str) -> Cleaned:
     """As :func:`clean_genre`; a label of up to three words that names no known genre is one of its own."""
     cleaned = clean_genre(raw)
+    if _ADDRESS.match(raw):
+        return Cleaned(None, "an address")
     if cleaned.value is None and 0 < len(fold(raw).split()) <= 3:
         return Cleaned(_tidy(raw).title())
     return cleaned

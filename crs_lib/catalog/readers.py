@@ -15,7 +15,7 @@ import pyarrow.parquet
 
 from crs_lib.catalog import files, lexicon, spelling
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.catalog.cells import Columns, Names
+from crs_lib.catalog.cells import Columns, Names, service_error
 from crs_lib.catalog.cleaning import Films, LeftOut, Record, clean, one_text
 from crs_lib.catalog.declared import Declared
 from crs_lib.catalog.fields import (
@@ -37,6 +37,8 @@ _SHOWN = 300  # characters of a record that an error shows
 _MOST_KEYWORDS = 5  # of a film
 _LEAST_PLOTS = 3  # that a keyword stands in
 _LARGEST_SHARE = 0.1  # of the plots
+_ENVELOPE = frozenset("head results data meta links errors extensions response status boolean".split())
+_ITEMS = ("item", "film", "movie")  # variables of SPARQL that are films
 _YEAR_ALONE = re.compile(r"\W*[(\[]\d{4}[)\]]\W*")
 
 
@@ -155,11 +157,22 @@ def read_json(path: Path, layout: Layout) -> Catalog:
         if files.is_json_lines(content):
             return _from_rows(files.Rows(files.json_lines(StringIO(content), path.name)), layout)
         raise InputError(f"{error}; expected an object title -> record") from error
+    message = service_error(data) if isinstance(data, dict) else ""
+    if message:
+        raise InputError(
+            f"{path.name} holds no film but an error of the service: {message!r}; fetch it again"
+        )
     rows = _listed_films(data, layout)
     if rows is not None:
         return _from_rows(files.Rows(rows), layout)
     if not isinstance(data, dict) or not data:
         raise InputError(f"{path.name} must hold an object title -> record with at least one film")
+    if _ENVELOPE.issuperset(data):
+        keys = ", ".join(map(repr, data))
+        expected = "a list of films, or an object title -> record"
+        raise InputError(
+            f"{path.name} holds an object of {keys} without a list of films; expected {expected}"
+        )
     pairs = data.pairs if isinstance(data, _Repeated) else list(data.items())
     for title, record in pairs:
         if isinstance(record, _Repeated):
@@ -179,6 +192,10 @@ def _listed_films(data: object, layout: Layout) -> Sequence[object] | None:
         return data
     if not isinstance(data, dict) or isinstance(data, _Repeated):
         return None
+    if isinstance(data.get("head"), dict) and isinstance(data.get("results"), dict):
+        return _bindings(data["results"].get("bindings"))
+    if _ENVELOPE.issuperset(data) and isinstance(data.get("data"), dict):
+        data = {"data": data["data"]}
     title_keys = [key for key in data if layout.names().key(key) == "title"]
     titles = [data[key] for key in title_keys]
     if any(isinstance(title, str) for title in titles):
@@ -195,12 +212,41 @@ def _listed_films(data: object, layout: Layout) -> Sequence[object] | None:
         return [dict(zip(data["columns"], cells, strict=False)) for cells in data["data"]]
     lists = [part for part in data.values() if isinstance(part, list) and isinstance((part or [0])[0], dict)]
     if len(lists) == 1:
-        return lists[0]
+        return [_node(film) for film in lists[0]]
     names = layout.names()
     cells = [part for part in data.values() if isinstance(part, Mapping)]
     if len(cells) == len(data) > 1 and "title" in map(names.key, data) and all(map(str.isdigit, cells[0])):
         return [{column: data[column].get(number) for column in data} for number in cells[0]]
     return None
+
+
+def _node(film: object) -> object:
+    """A film of a list; in a connection of GraphQL it stands as the ``node`` of an edge."""
+    node = film.get("node") if isinstance(film, Mapping) else None
+    return node if isinstance(node, Mapping) else film
+
+
+def _bindings(answers: object) -> Sequence[object] | None:
+    """The rows of a SPARQL answer: labels in place of addresses, that of an item as its title."""
+    if not isinstance(answers, list):
+        return None
+    rows = []
+    for answer in answers:
+        row: dict[str, object] = {}
+        for variable, cell in dict(answer).items():
+            row[variable] = cell.get("value") if isinstance(cell, Mapping) else cell
+        for variable in list(row):
+            name = variable.removesuffix("Label")
+            if name == variable:
+                continue
+            label = row.pop(variable)
+            address = str(row.pop(name, ""))
+            is_item = name in _ITEMS
+            row["title" if is_item else name] = label
+            if is_item and address:
+                row["id"] = address.rpartition("/")[2]
+        rows.append(row)
+    return rows
 
 
 def _has_title(film: Mapping[str, Any], layout: Layout) -> bool:

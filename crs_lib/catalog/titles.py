@@ -155,16 +155,22 @@ def films_named(catalog: Catalog, names: Sequence[str]) -> tuple[tuple[int, ...]
 
 
 def film_titled(catalog: Catalog, name: str) -> int | None:
-    """The film of a title as lists write it (a year in brackets decides); None for a title of none."""
+    """The film of a title as lists write it (a year in brackets decides); None for a title of none, and where
+    every film of the title is of a year more than one away: release years vary by one.
+    """
     index = catalog.title_index
     title = spelling.parse(name)
-    namesakes: tuple[int, ...] = ()
-    for text in (name, title.text, *title.also):
+    namesakes: tuple[int, ...] = index.get(fold(name), ())
+    is_whole = bool(namesakes)  # a year in brackets is the title's own
+    for text in (title.text, *title.also):
         namesakes = namesakes or index.get(fold(text), ())
-    for namesake in namesakes:
-        if title.year and catalog.items[namesake].year == int(title.year):
-            return namesake
-    return namesakes[0] if namesakes else None
+    if not namesakes or not title.year:
+        return namesakes[0] if namesakes else None
+    year = int(title.year)
+    nearest = min(namesakes, key=lambda namesake: abs((catalog.items[namesake].year or year + 1) - year))
+    if is_whole or abs((catalog.items[nearest].year or year) - year) <= 1:
+        return nearest
+    return None
 
 
 def without_year(title: str) -> str:

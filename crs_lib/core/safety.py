@@ -13,6 +13,7 @@ import io
 import json
 import os
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -277,7 +278,11 @@ class _Unpacked(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        part = self._stream.read(len(buffer))
+        try:
+            part = self._stream.read(len(buffer))
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            wrong = f"{self._path.name} is cut off or damaged ({one_line(str(error), 200)})"
+            raise InputError(f"{wrong}; fetch or pack it again") from error
         self._read += len(part)
         if self._read > _PIECE:
             ratio = self._read // max(1, self._path.stat().st_size)

@@ -22,6 +22,7 @@ _INVISIBLE = dict.fromkeys([*range(0x200B, 0x2010), 0x2060, 0xFEFF, 0xAD, *range
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LATEST = 10**18  # later timestamps are no timestamps; they have a fixed width in the working files
 _HEAD = 200  # characters whose language is looked at
+_BEST = 5  # stars
 _ENOUGH = 3  # distinct function words that must speak for another language
 
 Encode = Callable[[Any], bytes]
@@ -156,36 +157,92 @@ def _is_number(value: Any, legacy: bool) -> bool:
     return type(value) is float and math.isfinite(value)
 
 
-_AMOUNT = re.compile(r"(?:[^\W\d]{0,3}\W{0,2})(\d[\d.,'’\s]*)(?:\W{0,2}[^\W\d]{0,12})\W*")
+_AMOUNT = re.compile(
+    r"(?P<before>(?:[^\W\d]{1,3}\.?)?[^\w.,]{0,2})"
+    r"(?P<amount>\d[\d.,'’\s]*|[.,]\d+)"
+    r"(?P<after>\W{0,2}[^\W\d]{0,12})\W*"
+)
 _OUT_OF = re.compile(r"(?<!\s)\s*(?:/|out of)\s*5(?:\.0)?(?:\s+stars?)?\s*$")
-_GROUPED = re.compile(r"\d{1,3}([.,])\d{3}(?:\1\d{3})*")
+_GROUPED = re.compile(r"[1-9]\d{0,2}([.,' ])\d{3}(?:\1\d{3})*")
+_LAKHS = re.compile(r"[1-9]\d?(?:,\d\d)+,\d{3}")  # groups of India: 1,29,900
+_MINUS = frozenset("-−–—")
+_SCALES = {"k": 10**3, "thousand": 10**3, "m": 10**6, "mio": 10**6, "million": 10**6, "b": 10**9, "bn": 10**9}
+_CENTS = frozenset({"¢", "c", "ct", "cts", "cent", "cents", "p", "pence"})
+_STARS = ("star", "★", "⭐")  # what is counted in them is a grade
+
+
+class _Amount(NamedTuple):
+    """A number of a text with the signs before it and the unit behind it, in small letters."""
+
+    before: str
+    number: float
+    unit: str
+
+
+def _amount_in(text: str) -> _Amount | None:
+    """The one number of a text, a currency or word beside it, or None: "19,99 €", "1.299,00", "$1.5K".
+
+    A number below zero and a share ("20 %") are none.
+    """
+    text = text.strip()
+    match = _AMOUNT.fullmatch(text)
+    if text[-1:] in _MINUS and text[-2:-1].isdigit():  # "5.00-", as accounts write it
+        return None
+    if not match or "%" in text or not _MINUS.isdisjoint(match["before"]):
+        return None
+    number = _digits(match["amount"])
+    if number is None:
+        return None
+    unit = match["after"].strip(" .,'").casefold()
+    return _Amount(match["before"], round(number * _SCALES.get(unit, 1), 6), unit)
+
+
+def _digits(amount: str) -> float | None:
+    """The number that digits and marks write, or None where they may write several or none.
+
+    Groups have three digits (or are India's); of comma and point the last parts the decimals, of which a
+    comma has one or two. One comma before three digits groups them; one point there may do either, so "1.299"
+    is none.
+    """
+    digits = re.sub(r"\s", " ", amount).replace("’", "'").rstrip(" .,'")
+    if _whole(digits) is not None:
+        is_point = "." in digits and digits.count(".") == 1
+        return None if is_point else _whole(digits)
+    mark = max(digits.rfind("."), digits.rfind(","))
+    whole = digits[:mark] or "0"
+    decimals = digits[mark + 1 :]
+    number = _whole(whole)
+    if mark < 0 or number is None or digits[mark] in whole or not decimals.isdecimal():
+        return None
+    if digits[mark] == "," and len(decimals) > 2:
+        return None
+    return float(f"{number:.0f}.{decimals}")
+
+
+def _whole(digits: str) -> float | None:
+    """A whole number, its digits in groups or not; else None."""
+    is_number = digits.isdecimal() or _GROUPED.fullmatch(digits) or _LAKHS.fullmatch(digits)
+    return float(re.sub(r"[.,' ]", "", digits)) if is_number else None
 
 
 def _number_in(text: str) -> float | None:
-    """The one number of a text, a currency or word beside it, or None: "19,99 €", "1.299,00", "12 ratings".
+    amount = _amount_in(text)
+    return amount.number if amount else None
 
-    Of comma and point the last parts the decimals. One comma before three digits groups them; one point there
-    may do either, so "1.299" is none.
-    """
-    match = _AMOUNT.fullmatch(text.strip())
-    if not match:
+
+def _money_in(text: str) -> float | None:
+    """The amount of money that a text says, cents as such; one in brackets is a debt and none."""
+    amount = _amount_in(text)
+    if amount is None or "(" in amount.before:
         return None
-    digits = re.sub(r"['’\s]", "", match[1]).rstrip(".,")
-    if digits.count(",") + digits.count(".") > 1 or "," in digits:
-        grouped = _GROUPED.fullmatch(digits)
-        mark = max(digits.rfind(","), digits.rfind("."))
-        whole = re.sub(r"[.,]", "", digits if grouped else digits[:mark])
-        digits = whole if grouped else f"{whole}.{digits[mark + 1 :]}"
-    elif _GROUPED.fullmatch(digits):
-        return None
-    return float(digits)
+    return amount.number / 100 if amount.unit in _CENTS else amount.number
 
 
 def price_of(value: Any, legacy: bool) -> float | None:
-    """The price as a number, or None: ``19.99``, "19.99" in both; 20, "$1,299.00", "19,99 €" only in ours."""
+    """The price as a number, or None: ``19.99``, "19.99" in both; 20, "$1,299.00", "99 ct" only in ours."""
     if isinstance(value, str):
         if not legacy:
-            value = _number_in(value)
+            value = _money_in(value)
         else:
             try:
                 value = float(value)
@@ -197,13 +254,14 @@ def price_of(value: Any, legacy: bool) -> float | None:
 
 
 def _count_of(value: Any, legacy: bool) -> int | None:
-    """A whole number, or None; ours reads 12.0, "12" and "1,234 ratings" too."""
+    """A whole number, or None; ours reads 12.0, "12" and "1,234 ratings" too; "3 stars" are no count."""
     if type(value) is int:
         return value
     if legacy:
         return None
     if isinstance(value, str):
-        value = _number_in(value)
+        is_grade = any(sign in value.casefold() for sign in _STARS)
+        value = None if is_grade else _number_in(value)
     if type(value) is float and value.is_integer():
         return int(value)
     return None
@@ -256,6 +314,8 @@ def product(row: Any, options: Options, encode: Encode) -> tuple[str, int, bytes
     if ratings is None or ratings <= 0:
         return "ratings"
     if not _is_number(average, legacy) or average < 0:
+        return "ratings"
+    if average > _BEST and not legacy:
         return "ratings"
     if not _filled(row.store):
         return "store"

@@ -213,11 +213,14 @@ def resembles(sketch: Sequence[int], other: Sequence[int]) -> bool:
 
 _ID = re.compile(r"D?:?\s{0,3}(\d{1,9})\s{0,3}[:;]\s{0,3}(\d{1,9})", re.IGNORECASE)
 _RANGE = re.compile(
-    r"(D?\d{1,9}:\d{1,9})\s{0,3}[-–—]\s{0,3}(D?\d{1,9}:)?(\d{1,9})(?!\s{0,3}[:;\d])", re.IGNORECASE
+    r"D?:?\s{0,3}(\d{1,9})\s{0,3}[:;]\s{0,3}(\d{1,9})\s{0,3}(?:[-‒–—−~〜]|\.{2,3}|…|to|through|bis)\s{0,3}"
+    r"(?:D?(\d{1,9})\s{0,3}[:;]\s{0,3})?(\d{1,9})(?!\s{0,3}[:;\d])",
+    re.IGNORECASE,
 )
 _MORE = re.compile(
-    r"(D?\d{1,9}[:;])(\d{1,9})\s{0,3},\s{0,3}(\d{1,9})(?!\s{0,3}[:;\d])", re.IGNORECASE
+    r"(D?\d{1,9}[:;])(\d{1,9})\s{0,3}[,/、]\s{0,3}(\d{1,9})(?!\s{0,3}[:;\d])", re.IGNORECASE
 )  # "D1:1,3"
+_WIDE = str.maketrans("：；，／～", ":;,/~")  # as East Asian keyboards write them
 _REACH = 6  # how far a photo may stand from the missing id, in local numbers
 
 
@@ -259,37 +262,57 @@ def evidence(chat: Chat, question: ChatQuestion, reading: str = VALID) -> GoldEv
 
 def read_ids(text: str, chat: Chat) -> list[str]:
     """The ids that an evidence string names, slips repaired: ``"D17;39"`` is D17:39, ``"d30:05"`` D30:5,
-    ``"D1:1,3"`` D1:1 and D1:3. ``"D12:3-D12:5"`` and ``"D12:3-5"`` stand for every existing id from the one
-    to the other. Empty where none is named.
+    ``"D1:1,3"`` and ``"D1:1/3"`` D1:1 and D1:3. ``"D12:3-D12:5"``, ``"D12:3..5"`` and ``"D12:5 to D12:3"``
+    stand for every existing id from the one to the other. What else has a digit stands as it is among them:
+    it names no message and is counted so. Empty where none is named.
     """
     if text in chat.position:
         return [text]
     names: list[str] = []
-    single = text  # the text without its ranges
+    single = text.translate(_WIDE)  # the text without its ranges
     while more := _MORE.search(single):
         single = single.replace(more[0], f"{more[1]}{more[2]} {more[1]}{more[3]}")
     for match in _RANGE.finditer(single):
-        block = match[2] or match[1].partition(":")[0] + ":"
-        first, last = _written(match[1]), _written(f"{block}{match[3]}")
-        start, end = chat.position.get(first), chat.position.get(last)
-        if start is None or end is None or end < start:
-            names += [first, last]
-        else:
-            names += chat.ids(range(start, end + 1))
-    for match in _ID.finditer(_RANGE.sub(" ", single)):
+        names += _ids_between(f"D{match[1]}:{match[2]}", f"D{match[3] or match[1]}:{match[4]}", chat)
+    single = _RANGE.sub(" ", single)
+    for match in _ID.finditer(single):
         names.append(_written(match[0]))
+    for rest in _ID.sub(" ", single).split():
+        if any(map(str.isdigit, rest)):
+            names.append(rest)
     return names
+
+
+def _ids_between(one_end: str, other_end: str, chat: Chat) -> list[str]:
+    """Both ids of a range, which may be reversed, and every id of the chat between them."""
+    first, last = sorted((_written(one_end), _written(other_end)), key=_numbers)
+    start, end = chat.position.get(first), chat.position.get(last)
+    if start is not None and end is not None and start <= end:
+        return chat.ids(range(start, end + 1))
+    names = [first]
+    for name in chat.position:
+        if _ID.fullmatch(name) and _numbers(first) < _numbers(name) < _numbers(last):
+            names.append(name)
+    return [*names, last]
+
+
+def _numbers(name: str) -> tuple[int, int]:
+    """The block of an id and its number there."""
+    block, local = map(int, re.findall(r"\d+", name))
+    return block, local
 
 
 def _written(name: str) -> str:
     """An id as chats write it: ``D1:3``."""
-    block, local = map(int, re.findall(r"\d+", name))
+    block, local = _numbers(name)
     return f"D{block}:{local}"
 
 
 def photo_neighbour(chat: Chat, name: str) -> int | None:
     """Position of the nearest photo message to a missing id, within 6 numbers of the same block, or None."""
     block, _, wanted = name.partition(":")
+    if not wanted.isdigit():
+        return None
     near = []
     for message in chat.messages:
         own_block, _, local = message.id.partition(":")

@@ -1,8 +1,12 @@
 """Catalogues of the world: every public form is read as what it means, or refused with its place."""
 
+import gzip
+
 import pytest
 
 from crs_lib.catalog import sources
+from crs_lib.catalog.titles import film_titled
+from crs_lib.core.errors import InputError
 from tests.edges.cases import cases
 
 
@@ -38,7 +42,27 @@ def also(path):
     return [title for item in sources.load(path).items for title in item.also]
 
 
-CALLS = {"films": films, "rows": rows, "years": years, "form": form, "also": also}
+def told(path):
+    """What the balance of a catalogue's rows says."""
+    return sources.load(path).report.balance()
+
+
+def test_a_packed_file_that_is_cut_off_says_so(tmp_path):
+    path = tmp_path / "films.csv.gz"
+    path.write_bytes(gzip.compress(b"title,year,genre\nAlpha,1990,Drama\n" * 99)[:-20])
+    with pytest.raises(InputError, match=r"films\.csv\.gz is cut off or damaged.*again"):
+        sources.load(path)
+
+
+def test_a_listed_title_of_another_year_is_outside_the_catalogue(tmp_path):
+    path = tmp_path / "films.csv"
+    path.write_text("title,year,genre\nThe City,1927,Drama\nVampyr,,Horror\n", encoding="utf-8")
+    catalog = sources.load(path)
+    written = ["The City (1927)", "The City (1928)", "The City (2001)", "The City", "Vampyr (1932)"]
+    assert [film_titled(catalog, title) for title in written] == [0, 0, None, 0, 1]
+
+
+CALLS = {"films": films, "rows": rows, "years": years, "form": form, "also": also, "told": told}
 
 
 @pytest.mark.parametrize("case", cases("catalog"))

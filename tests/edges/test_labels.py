@@ -51,12 +51,25 @@ def time_note(cells):
     return chat_of(cells).time_note
 
 
-def evidence(texts):
-    """The messages that an evidence list means, in a chat of two sessions of four messages."""
+def gold(texts, reading):
+    """What an evidence list means in a chat of two sessions of four messages, and what it leaves over."""
     sessions = {"session_2": [{"dia_id": f"D2:{number}", "text": "ho"} for number in range(1, 5)]}
     chat = chat_of(["2023-05-08"] * 4, **sessions)
     question = corpus.ChatQuestion(0, "Where?", None, tuple(texts), 1)
-    return chat.ids(corpus.evidence(chat, question).positions)
+    read = corpus.evidence(chat, question, reading)
+    return chat.ids(read.positions), [f"not resolved: {name}" for name in read.unresolved]
+
+
+def evidence(texts):
+    """The messages that an evidence list means."""
+    names, _ = gold(texts, corpus.VALID)
+    return names
+
+
+def unresolved_evidence(texts):
+    """The messages that an evidence list means, and what it leaves over."""
+    names, rest = gold(texts, corpus.REPAIRED)
+    return names + rest
 
 
 def scores(case):
@@ -89,6 +102,7 @@ CALLS = {
     "times": times,
     "time note": time_note,
     "evidence": evidence,
+    "unresolved evidence": unresolved_evidence,
     "scores": scores,
     "questions": questions,
     "one chat": corpus.read_chat,
