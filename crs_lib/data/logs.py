@@ -244,7 +244,9 @@ def _records(path: Path) -> Iterator[tuple[str, object]]:
         yield path.name, InputError(f"{path.name}: not UTF-8 text ({error.reason}); save it as UTF-8")
     except InputError as error:
         yield path.name, error
-    except (OSError, EOFError, zlib.error) as error:
+    except OSError as error:
+        yield path.name, InputError(f"{path.name}: cannot be read ({error.strerror or error})")
+    except (EOFError, zlib.error) as error:
         yield path.name, InputError(f"{path.name}: cannot be read ({error}); is the file whole?")
 
 
