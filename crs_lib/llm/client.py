@@ -393,6 +393,11 @@ class _Endpoint:
         self._calls.append(call)
         return call
 
+    @property
+    def crowded(self) -> bool:
+        """Whether more calls may be sent than are worked on: one sent later may reach the server sooner."""
+        return self.limit > self._served
+
     def end(self, call: _Call) -> None:
         """A call has ended: the turn of another may have come."""
         now = time.monotonic()
@@ -462,8 +467,8 @@ class Slots:
         marks the endpoint.
         """
         call = self._take()
-        behind = base.BEHIND.set(call.turn is None)
         endpoint = self._endpoints[call.endpoint]
+        behind = base.BEHIND.set(call.turn is None or endpoint.crowded)
         try:
             reply = attempt(call.endpoint)
         except BaseException as error:

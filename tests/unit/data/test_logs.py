@@ -252,8 +252,8 @@ def test_what_breaks_the_form_is_refused_with_its_place(tmp_path, record, messag
     ("a.jsonl", b'{"a": 1}\n{"b"\n', r"^a\.jsonl, line 1: no known form"),
     ("a.jsonl", b"\n\n{x\n", r"^a\.jsonl, line 3: not JSON .*column 2"),
     ("a.json", b"\xff\xfe{}", r"^a\.json: not UTF-8 text"), ("a.json", b"", r"^a\.json: not JSON"),
-    ("a.json", b"[" * 200_000, r"^a\.json: not (a log|JSON)"), ("a.jsonl.gz", b"plain text", r"^a\.jsonl\.gz: cannot be read"),
-    ("a.jsonl.gz", gzip.compress(b"x" * 1000, mtime=0)[:-20], r"^a\.jsonl\.gz: cannot be read .*is the file whole"),
+    ("a.json", b"[" * 200_000, r"^a\.json: not (a log|JSON)"), ("a.jsonl.gz", b"plain text", r"^a\.jsonl\.gz is cut off or damaged"),
+    ("a.jsonl.gz", gzip.compress(b"x" * 1000, mtime=0)[:-20], r"^a\.jsonl\.gz is cut off or damaged .*fetch or pack it again"),
 ])  # fmt: skip
 def test_a_damaged_file_is_named(tmp_path, name, data, message):
     (tmp_path / name).write_bytes(data)

@@ -336,7 +336,7 @@ def test_a_run_logs_whether_another_arm_was_heard_before_the_session(config):
     assert orders.eq(1).all()  # the order is the scenario's
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def failing(tmp_path_factory):
     """A run of a system that raises at words of a change, beside one that falls silent there."""
     kinds = (adversaries.RaisesAtChange, adversaries.SilentFromChange)

@@ -197,8 +197,8 @@ def test_a_server_of_one_call_at_a_time_has_one_more_and_none_is_lost(spec, tmp_
 
 
 def test_a_wait_behind_a_call_of_ours_does_not_count_against_the_time_out():
-    server = OllamaServer(delay=1.0, slots=1)
-    with server, LLM("ollama:tiny", host=server.url, slots=8, timeout=1.8) as llm:
+    server = OllamaServer(delay=2.0, slots=1)
+    with server, LLM("ollama:tiny", host=server.url, slots=8, timeout=3.6) as llm:
         replies = llm.gather([ask(number) for number in range(6)])
     assert [reply.attempts for reply in replies] == [1] * 6
     assert max(reply.waited for reply in replies) > 0.4
