@@ -170,7 +170,10 @@ def shown_in(name: str, frame: pd.DataFrame, chosen: Sequence[str] = ()) -> list
 
 
 def filled(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """The frame itself if it has these columns (else InputError) and rows (else NoDataError)."""
+    """The frame itself if it has these columns and rows.
+
+    InputError for a missing column; NoDataError for one that the convention does not give, and without rows.
+    """
     absent = [column for column in columns if column not in frame.columns]
     convention = convention_of(frame)
     if absent and layout.is_thesis(convention):

@@ -358,7 +358,19 @@ def reported(error: object, who: str) -> LLMError:
     return LLMError("busy" if passes else "refused", fault)
 
 
-def error_of(choice: Mapping[str, Any]) -> object:
+def check_no_error(answer: object, who: str) -> None:
+    """Raise LLMError for an error that came with status 200, in place of a chat completion or within it."""
+    if not isinstance(answer, Mapping):
+        return
+    error = answer.get("error")
+    choices = answer.get("choices")
+    if not error and isinstance(choices, list) and choices and isinstance(choices[0], Mapping):
+        error = _error_of(choices[0])
+    if error:
+        raise reported(error, who)
+
+
+def _error_of(choice: Mapping[str, Any]) -> object:
     """The error in a choice of a chat completion, also one that only its end tells; None for none."""
     if choice.get("error"):
         return choice["error"]

@@ -139,7 +139,7 @@ def read(answer: object, who: str) -> Completion:
     """What a chat completion says. Raises LLMError: "garbled" naming the first place of a wrong type,
     "filtered" for a reply held back, "busy" or "refused" for an error beside it.
     """
-    _check_no_error(answer, who)
+    http.check_no_error(answer, who)
     chat = _validated(answer, who)
     message = chat.message
     spoken = message.said()
@@ -161,18 +161,6 @@ def read(answer: object, who: str) -> Completion:
         first_token={token.token: token.logprob for token in chat.weighed or ()},
         model=chat.model or "",
     )
-
-
-def _check_no_error(answer: object, who: str) -> None:
-    """Raise LLMError for an error that came with status 200, in place of a reply or beside one."""
-    if not isinstance(answer, Mapping):
-        return
-    error = answer.get("error")
-    choices = answer.get("choices")
-    if not error and isinstance(choices, list) and choices and isinstance(choices[0], Mapping):
-        error = http.error_of(choices[0])
-    if error:
-        raise http.reported(error, who)
 
 
 def _validated(answer: object, who: str) -> _ChatCompletion:

@@ -79,7 +79,7 @@ def _cases(text: str, name: str) -> list[tuple[str, Any]]:
 
 
 def _lines(text: str, problems: list[str]) -> Iterator[tuple[str, Any]]:
-    """The case of each line, with where it stands; a line that is no JSON is a problem."""
+    """Where each line stands, and its case; a line that is no JSON is a problem."""
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue

@@ -304,10 +304,8 @@ class Assistant(HttpServer):
         """The text of the first choice, and what the assistant thought; LLMError where there is no text, for
         an error, and for a reply that was held back.
         """
+        http.check_no_error(answer, str(self.address))
         choice = answer["choices"][0]
-        error = http.error_of(choice)
-        if error:
-            raise http.reported(error, str(self.address))
         self._check_model(str(answer.get("model") or ""))
         message = choice["message"]
         spoken = Said.within(message, "content")

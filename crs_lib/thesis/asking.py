@@ -60,7 +60,8 @@ class Asker:
         self, prompt: str, texts: Sequence[str], names: Sequence[str], longest: int = 20, **values: str | int
     ) -> list[dict[str, list[str]]]:
         """The answer to a prompt about each text: a list of at most ``longest`` texts under each name. The
-        prompt takes ``message`` and ``fence`` beside ``values``. All texts are asked before any error.
+        prompt takes ``message`` and ``fence`` beside ``values``. A text without a usable answer is told once
+        all were asked; RunError at once where the model cannot be asked.
         """
         schema = _schema(names, longest)
         answers: dict[str, dict[str, list[str]]] = {}
