@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from functools import cache, cached_property
+from itertools import compress
 
 from crs_lib.catalog import lexicon
 from crs_lib.core.errors import unknown
@@ -56,7 +57,7 @@ class Matcher:
             parts = form.split(" ")
             offset = 0
             if len(parts) > 1:
-                ranks = [(word in everyday, frequency[word]) for word in parts]
+                ranks = [(len(word) == 1, word in everyday, frequency[word]) for word in parts]
                 offset = ranks.index(min(ranks))
             places = self._anchors.get(parts[offset], ())
             place = (offset, len(parts))
@@ -68,15 +69,16 @@ class Matcher:
     def find(self, tokens: Sequence[str]) -> list[FormMatch]:
         """All forms in a list of folded words."""
         matches = []
-        for position, word in enumerate(tokens):
-            if word not in self._anchors:
-                continue
+        anchored = map(self._anchors.__contains__, tokens)
+        for position in compress(range(len(tokens)), anchored):
+            word = tokens[position]
             for offset, length in self._anchors[word]:
                 start = position - offset
                 end = start + length
-                form = " ".join(tokens[start:end])
-                if start >= 0 and end <= len(tokens) and form in self._numbers[offset]:
-                    matches.append((start, end, self._numbers[offset][form]))
+                form = word if length == 1 else " ".join(tokens[start:end])
+                number = self._numbers[offset].get(form)
+                if number is not None and start >= 0 and end <= len(tokens):
+                    matches.append((start, end, number))
         return matches
 
 
@@ -118,18 +120,21 @@ class Context:
 
     def has_film_cue(self, first: int, last: int) -> bool:
         """Whether a film word, or a genre that is vouched for, stands at most two words from a run."""
-        near = self._near(first, last)
-        if any(self.tokens[position] in self.cues for position in near):
+        if not self.cues.isdisjoint(self._neighbours(first, last)):
             return True
-        for position in near:
+        for position in self._near(first, last):
             if self.tokens[position] in _genre_words():
                 for other in self._near(position, position + 1):
                     if self.tokens[other] in self.cues and not first <= other < last:
                         return True
         return False
 
+    def _neighbours(self, first: int, last: int) -> list[str]:
+        """The words at most two before and two after a run of words."""
+        return self.tokens[max(0, first - _REACH) : first] + self.tokens[last : last + _REACH]
+
     def _near(self, first: int, last: int) -> list[int]:
-        """The positions of the words at most two before and two after a run of words."""
+        """Their positions."""
         end = min(len(self.tokens), last + _REACH)
         return [*range(max(0, first - _REACH), first), *range(last, end)]
 
