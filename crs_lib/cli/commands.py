@@ -300,7 +300,7 @@ def table(frame: "pd.DataFrame", heading: str = "", digits: int = 3) -> None:
 
 def asked_again(run: str) -> str:
     """How many turns of a run connected systems were asked again, as the end of a line; empty for none."""
-    counts = runs.entry("movies", run, "simulate").get("counts", {})
+    counts = runs.Run("movies", run).entry("simulate").get("counts", {})
     count = counts.get("asked_again", 0)
     return f"; turns asked again after a stop or a failure: {count:,}" if count else ""
 

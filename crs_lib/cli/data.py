@@ -59,7 +59,7 @@ class Catalog(Command):
             return sources.load(sources.with_fields(self.catalog, self.fields))
         if (self.catalog, self.fields) != ("sample", ""):
             raise InputError("a run has its catalogue: give --run, or --catalog and --fields")
-        return sources.load(runs.output("movies", self.run, "catalog", "03_simulate", "catalog.parquet"))
+        return sources.load(runs.Run("movies", self.run).output("catalog", "03_simulate", "catalog.parquet"))
 
 
 def _show(films: Any, out: Path | None) -> None:

@@ -285,7 +285,7 @@ def generate(config: GenerateSettings, *, progress: bool = True) -> Path:
     if not config.index:
         folder = index.shop(config.source)
     models = config.models()
-    before = runs.entry(NAME, config.run, _STAGE)
+    before = runs.Run(NAME, config.run).entry(_STAGE)
     inputs = index.digests(folder, config.index)
     inputs |= jobs.weights(before, models, config.needs)
     keys = [Key(config.writer, number) for number in range(config.conversations)]
@@ -344,7 +344,7 @@ def account(run: str) -> str:
 
 def read_generated(run: str) -> list[dict[str, Any]]:
     """The records of a finished run; RunError with the command that makes it."""
-    path = runs.output(NAME, run, _STAGE, "12_cosrec_generate", "generated.jsonl")
+    path = runs.Run(NAME, run).output(_STAGE, "12_cosrec_generate", "generated.jsonl")
     return list(tables.read_jsonl(path))
 
 

@@ -25,7 +25,8 @@ from crs_lib.cosrec.rewriting import VARIANTS, stand_alone
 from crs_lib.cosrec.settings import NAME, RetrievalSystem, RetrieveSettings
 from crs_lib.retrieval.fusion import RETRIEVERS, fuse
 from crs_lib.retrieval.runs import Hit, Run, RunFolder, ranked, read_folder, write_run
-from crs_lib.runs import Stage, finished
+from crs_lib.runs import Run as StoredRun
+from crs_lib.runs import Stage
 
 Routes = dict[tuple[str, int], list[str]]
 Search = Callable[[str, int], list[Hit]]
@@ -230,7 +231,7 @@ def _write_rankings(
 def account(run: str) -> str:
     """The last line of notebook 13: requests of all systems, those without a ranking and why, their list."""
     folder = paths.run_folder(NAME, run)
-    number = finished(NAME, run, "retrieve", "13_cosrec_retrieve")["counts"]["requests"]
+    number = StoredRun(NAME, run).finished("retrieve", "13_cosrec_retrieve")["counts"]["requests"]
     reasons = tables.read_csv(folder / _LEFT_OUT)["reason"].value_counts().to_dict()
     return balance("requests", number, reasons, paths.shown(folder / _LEFT_OUT))
 

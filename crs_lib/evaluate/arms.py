@@ -27,7 +27,7 @@ def runs_of(run: str) -> dict[str, str]:
     """The hashes of the dialogues of a run's further arms, by arm, those of failed sessions among them; none
     of a run that has but its own.
     """
-    outputs = runs.entry(simulate.STUDY, run, "simulate").get("outputs", {})
+    outputs = runs.Run(simulate.STUDY, run).entry("simulate").get("outputs", {})
     hashes = {}
     for arm in (*WINDOWS, FAILED_ARM):
         file = simulate.dialogue_file(arm)

@@ -41,7 +41,7 @@ def check_models(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
 def _is_finished(config: simulate.SimulateConfig) -> bool:
     """Whether all lasting arms of a batch are simulated."""
     for arm in config.lasting:
-        entry = runs.entry(simulate.STUDY, config.run_of(arm), "simulate")
+        entry = runs.Run(simulate.STUDY, config.run_of(arm)).entry("simulate")
         if entry.get("status") != "finished":
             return False
     return True
@@ -61,11 +61,11 @@ def _judges(parameters: Mapping[str, Any]) -> "list[Need]":
     from crs_lib.judge.config import JudgeConfig
 
     config = JudgeConfig(**{name: parameters[name] for name in _JUDGED if name in parameters})
-    simulated = runs.entry(simulate.STUDY, config.run, "simulate")
+    simulated = runs.Run(simulate.STUDY, config.run).entry("simulate")
     dialogues = ""
     if simulated.get("status") == "finished":
         dialogues = simulated["outputs"]["dialogues.jsonl"]
-    before = runs.entry(simulate.STUDY, config.run, judgement.STAGE)
+    before = runs.Run(simulate.STUDY, config.run).entry(judgement.STAGE)
     if judgement.on_record(config, dialogues, before):
         return []
     return list(config.needs())

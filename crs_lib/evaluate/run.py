@@ -160,8 +160,8 @@ def evaluate(config: EvaluateConfig) -> Path:
         def target(file: str) -> Path:
             return stage.path((out / file).relative_to(stage.folder).as_posix())
 
-        simulated = runs.entry(simulate.STUDY, run, "simulate")
-        is_judged = bool(runs.entry(simulate.STUDY, run, "judge"))
+        simulated = runs.Run(simulate.STUDY, run).entry("simulate")
+        is_judged = bool(runs.Run(simulate.STUDY, run).entry("judge"))
         judgements = judging.scores_of(run) if is_judged else {}
         try:
             scored = score_tables.stream(
@@ -188,7 +188,7 @@ def evaluate(config: EvaluateConfig) -> Path:
 
 def _inputs(run: str) -> dict[str, str]:
     """The hashes of what a run's scores are computed from; RunError without finished dialogues."""
-    simulated = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
+    simulated = runs.Run(simulate.STUDY, run).finished("simulate", "03_simulate")
     inputs = _dialogue_hashes(run, simulated)
     inputs["catalog"] = simulated["inputs"]["catalog"]
     return inputs
@@ -386,7 +386,7 @@ def read(run: str, table: str, convention: str = "", columns: Sequence[str] | No
 def conventions_of(run: str) -> list[str]:
     """The conventions that a run is scored under, ``default`` first and then the latest; often one."""
     ended = {}
-    for name, stage in runs.read_manifest(simulate.STUDY, run).get("stages", {}).items():
+    for name, stage in runs.Run(simulate.STUDY, run).manifest().get("stages", {}).items():
         is_scoring = name == _STAGE or name.startswith(f"{_STAGE} ")
         if is_scoring and stage.get("status") == "finished":
             ended[str(stage["parameters"]["name"])] = str(stage.get("ended", ""))
@@ -404,7 +404,7 @@ def convention_of(run: str, convention: str = "") -> str:
     wanted = name or DEFAULT
     if not scored_under or wanted in scored_under:
         stage = _stage_of(wanted) if scored_under else _STAGE
-        runs.finished(simulate.STUDY, run, stage, "04_evaluate")
+        runs.Run(simulate.STUDY, run).finished(stage, "04_evaluate")
         return wanted
     if not name:
         return scored_under[0]
@@ -423,8 +423,8 @@ def _again(run: str, convention: str) -> str:
 def entry(run: str, convention: str = "") -> dict[str, Any]:
     """The manifest's entry of an evaluation; RunError where there is none, or one of older dialogues."""
     name = convention_of(run, convention)
-    evaluated = runs.entry(simulate.STUDY, run, _stage_of(name))
-    simulated = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
+    evaluated = runs.Run(simulate.STUDY, run).entry(_stage_of(name))
+    simulated = runs.Run(simulate.STUDY, run).finished("simulate", "03_simulate")
     for source, digest in _dialogue_hashes(run, simulated).items():
         if evaluated["inputs"].get(source) != digest:
             problem = f"the scores of run {run!r} are older than its dialogues"
@@ -452,7 +452,7 @@ def memory_sentences(run: str, convention: str = "") -> list[str]:
     order = arms.memory_sentence(arms.memory(read(run, "shifts", convention)))
     if order:
         sentences.append(order)
-    shared = runs.entry(simulate.STUDY, run, "simulate").get("counts", {}).get("not_isolated", [])
+    shared = runs.Run(simulate.STUDY, run).entry("simulate").get("counts", {}).get("not_isolated", [])
     if shared:
         verb = "is" if len(shared) == 1 else "are"
         one_for_all = f"{listing(shared)} {verb} one program for all users of a scenario"
@@ -462,5 +462,5 @@ def memory_sentences(run: str, convention: str = "") -> list[str]:
 
 def catalog_of(run: str) -> Catalog:
     """The catalogue that a run was made with, frozen in its folder."""
-    runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
+    runs.Run(simulate.STUDY, run).finished("simulate", "03_simulate")
     return sources.load(MOVIES.path(run, "catalog"))

@@ -341,7 +341,7 @@ def show(drawing: Any, text: str) -> None:
 def why_not(name: str, run: str, reason: InputError) -> str:
     """One line: which figure a run has no data for, why, and the command that makes it (none for logs)."""
     made_by = _entry(name).facts.get("made_by", "")
-    imported = runs.entry("movies", run, "simulate").get("parameters", {}).get("imported")
+    imported = runs.Run("movies", run).entry("simulate").get("parameters", {}).get("imported")
     if imported and ("04_evaluate" not in made_by or "03_simulate" in made_by):
         made_by = ""
     line = f"{name}: {reason}"

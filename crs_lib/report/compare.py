@@ -70,7 +70,7 @@ class Comparison:
 
     def stored(self) -> str:
         """The date of a page that was made of the same and is as it was written; empty for none."""
-        entry = runs.entry(simulate.STUDY, self.run, STAGE)
+        entry = runs.Run(simulate.STUDY, self.run).entry(STAGE)
         if entry.get("status") != "finished" or entry["parameters"] != self._parameters():
             return ""
         if not self.page.is_file() or entry["outputs"].get(self.page.name) != tables.sha256(self.page):
@@ -330,7 +330,7 @@ class Comparison:
 
     def made_of(self) -> pd.DataFrame:
         """When and how the page was made: date, command, versions, users, seed, as two columns."""
-        entry = runs.entry(simulate.STUDY, self.run, "simulate")
+        entry = runs.Run(simulate.STUDY, self.run).entry("simulate")
         versions = ", ".join(f"{name} {version}" for name, version in folder.versions().items())
         rows = {
             "date": str(entry.get("ended", ""))[:10],
@@ -460,7 +460,7 @@ def compare(
     names = _names(baselines)
     contrasts = tuple(itertools.product(ours, names))
     declared = statistics.plan_for(plan, ours + names).changed(contrasts=contrasts)
-    simulated = runs.entry(simulate.STUDY, name, "simulate")
+    simulated = runs.Run(simulate.STUDY, name).entry("simulate")
     size = max(n, simulated.get("parameters", {}).get("n_sessions", 0))
     comparison = Comparison(name, ours, names, declared, {**settings, "n": size, "digest": digest})
     since = comparison.stored()

@@ -219,7 +219,7 @@ def _replies_at_risk(request: _Request) -> pd.DataFrame:
     """
     run = request.run
     calm = f"{run}-{CALM}"
-    is_scored = runs.entry(simulate.STUDY, calm, "evaluate").get("status") == "finished"
+    is_scored = runs.Run(simulate.STUDY, calm).entry("evaluate").get("status") == "finished"
     if is_scored and _simulated(calm).get("arm") == CALM:
         run = calm
     users = "Users of a log"
@@ -234,12 +234,12 @@ def _replies_at_risk(request: _Request) -> pd.DataFrame:
 
 def paired_users(run: str) -> bool:
     """Whether the systems of a run met the same users: so by design, or as its import found."""
-    return not runs.entry(simulate.STUDY, run, "simulate").get("counts", {}).get("users")
+    return not runs.Run(simulate.STUDY, run).entry("simulate").get("counts", {}).get("users")
 
 
 def _simulated(run: str) -> Mapping[str, Any]:
     """The settings that a run was simulated with."""
-    settings: Mapping[str, Any] = runs.entry(simulate.STUDY, run, "simulate").get("parameters", {})
+    settings: Mapping[str, Any] = runs.Run(simulate.STUDY, run).entry("simulate").get("parameters", {})
     return settings
 
 
@@ -257,7 +257,7 @@ class ScoredView:
 
     def n_films(self) -> int:
         """How many films there are."""
-        return int(runs.entry(simulate.STUDY, self.run, "catalog").get("counts", {}).get("films", 0))
+        return int(runs.Run(simulate.STUDY, self.run).entry("catalog").get("counts", {}).get("films", 0))
 
     def tools(self) -> list[str]:
         """What texts are made into, by name."""
@@ -309,7 +309,7 @@ def _roles(request: _Request) -> pd.DataFrame:
         "user": _user(run),
         "system": _first_systems(systems),
         "log": _log(run, view.words),
-        "judge": _judges(runs.entry(simulate.STUDY, run, judge_records.STAGE)),
+        "judge": _judges(runs.Run(simulate.STUDY, run).entry(judge_records.STAGE)),
         "grounding": view.grounding(),
         "metrics": [view.scored["name"], *_wrapped(outcomes)],
         "statistics": view.words["paired" if paired_users(run) else "apart"],
@@ -346,7 +346,7 @@ def _log(run: str, words: Mapping[str, Any]) -> list[str]:
 
 def _catalogue(run: str) -> str:
     """The name of the catalogue that a run was simulated with."""
-    parameters = runs.entry(simulate.STUDY, run, "catalog").get("parameters", {})
+    parameters = runs.Run(simulate.STUDY, run).entry("catalog").get("parameters", {})
     return str(parameters.get("catalog", "")).rpartition("/")[2]
 
 

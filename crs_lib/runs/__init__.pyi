@@ -1,15 +1,11 @@
 from .folder import (
+    Run,
     Stage,
     StageSpec,
     Study,
-    as_written,
     code_version,
-    entry,
-    finished,
     manifest_at,
     only_one,
-    output,
-    read_manifest,
     restore,
     stage,
 )
@@ -17,19 +13,15 @@ from .jobs import Part, Start, job
 
 __all__ = [
     "Part",
+    "Run",
     "Stage",
     "StageSpec",
     "Start",
     "Study",
-    "as_written",
     "code_version",
-    "entry",
-    "finished",
     "job",
     "manifest_at",
     "only_one",
-    "output",
-    "read_manifest",
     "restore",
     "stage",
 ]

@@ -90,12 +90,6 @@ class _Manifest(BaseModel):
     code: dict[str, Any] | None = None
 
 
-def read_manifest(study: str, run: str) -> dict[str, Any]:
-    """The manifest of a run; an empty dict for a run without one, RunError for a damaged one."""
-    path = paths.run_folder(study, run) / "manifest.json"
-    return manifest_at(path) if path.exists() else {}
-
-
 def manifest_at(path: Path) -> dict[str, Any]:
     """The manifest in a file, its stages with the parts that later ones read; RunError for a damaged one."""
     try:
@@ -141,37 +135,54 @@ def command(notebook: str, run: str) -> str:
     return f"python -m crs_lib run {notebook} -p run {run}"
 
 
-def entry(study: str, run: str, stage: str) -> dict[str, Any]:
-    """The manifest's entry of a stage as it stands; empty where there is none."""
-    stages = read_manifest(study, run).get("stages", {})
-    return dict(stages.get(stage, {}))
+@dataclass(frozen=True)
+class Run:
+    """A folder with one set of parameters: dialogues, tables, and a manifest that says how each was made."""
 
+    study: str
+    name: str
 
-def finished(study: str, run: str, stage: str, notebook: str) -> dict[str, Any]:
-    """The manifest entry of a finished stage; RunError with the command that makes it, if there is none."""
-    present = entry(study, run, stage)
-    if present.get("status") != "finished":
-        raise RunError(f"no finished {notebook} in run {run!r}; make it with: {command(notebook, run)}")
-    return present
+    @property
+    def folder(self) -> Path:
+        """Where the run lies; it need not be there."""
+        return paths.run_folder(self.study, self.name)
 
+    def manifest(self) -> dict[str, Any]:
+        """The manifest; an empty dict for a run without one, RunError for a damaged one."""
+        path = self.folder / "manifest.json"
+        return manifest_at(path) if path.exists() else {}
 
-def output(study: str, run: str, stage: str, notebook: str, name: str) -> Path:
-    """A file as a finished stage wrote it; RunError with the command that makes it where it is not so."""
-    written = finished(study, run, stage, notebook)
-    return as_written(study, run, written, name, command(notebook, run))
+    def entry(self, stage: str) -> dict[str, Any]:
+        """The manifest's entry of a stage as it stands; empty where there is none."""
+        stages = self.manifest().get("stages", {})
+        return dict(stages.get(stage, {}))
 
+    def finished(self, stage: str, notebook: str) -> dict[str, Any]:
+        """The entry of a finished stage; RunError with the command that makes it, if there is none."""
+        present = self.entry(stage)
+        if present.get("status") != "finished":
+            again = command(notebook, self.name)
+            raise RunError(f"no finished {notebook} in run {self.name!r}; make it with: {again}")
+        return present
 
-def as_written(study: str, run: str, written: Mapping[str, Any], name: str, again: str) -> Path:
-    """A file of the stage with the entry ``written``; RunError with the command ``again`` if it is not so."""
-    path = paths.run_folder(study, run) / name
-    fault = ""
-    if not path.is_file():
-        fault = "is gone"
-    elif _digest_now(path) != written["outputs"].get(name, ""):
-        fault = "is not as it was written"
-    if fault:
-        raise RunError(f"{name} of run {run!r} {fault}; make it anew, with the run's own parameters: {again}")
-    return path
+    def output(self, stage: str, notebook: str, file: str) -> Path:
+        """A file as a finished stage wrote it; RunError with the command that makes it where it is not so."""
+        written = self.finished(stage, notebook)
+        return self.as_written(written, file, command(notebook, self.name))
+
+    def as_written(self, written: Mapping[str, Any], file: str, again: str) -> Path:
+        """A file of a stage with the entry ``written``; RunError with the command ``again`` for another."""
+        path = self.folder / file
+        fault = ""
+        if not path.is_file():
+            fault = "is gone"
+        elif _digest_now(path) != written["outputs"].get(file, ""):
+            fault = "is not as it was written"
+        if fault:
+            raise RunError(
+                f"{file} of run {self.name!r} {fault}; make it anew, with the run's own parameters: {again}"
+            )
+        return path
 
 
 def _digest_now(path: Path) -> str:
@@ -205,7 +216,7 @@ def stage(
     """
     folder = paths.run_folder(study, run)
     with only_one(folder):
-        manifest = read_manifest(study, run)
+        manifest = Run(study, run).manifest()
         plain = json.loads(json.dumps(tables.finite(dict(parameters))))
         work = Stage(run, name, folder, plain, dict(inputs or {}))
         stages = manifest.setdefault("stages", {})
@@ -374,7 +385,7 @@ class Study:
 
     def finished(self, run: str, name: str, *, variant: str = "") -> dict[str, Any]:
         """The manifest's entry of a finished stage (of several, the ``variant``); RunError for none."""
-        return finished(self.name, run, f"{name} {variant}".strip(), self.stages[name].notebook)
+        return Run(self.name, run).finished(f"{name} {variant}".strip(), self.stages[name].notebook)
 
     def path(self, run: str, table: str, *, variant: str = "") -> Path:
         """The file of a table, by the table's name or the file's, as the stage wrote it.
@@ -391,7 +402,7 @@ class Study:
             if Path(name).name == Path(file).name:
                 file = name
                 break
-        return as_written(self.name, run, written, file, command(spec.notebook, run))
+        return Run(self.name, run).as_written(written, file, command(spec.notebook, run))
 
     def read(self, run: str, table: str, *, variant: str = "", **reading: Any) -> pd.DataFrame:
         """A table of a run, written or derived; raises as :meth:`path`. ``reading`` is ``read_table``'s."""
@@ -408,6 +419,6 @@ class Study:
         try:
             return self.read(run, table)
         except RunError as error:
-            if read_manifest(self.name, run).get("stages"):
+            if Run(self.name, run).manifest().get("stages"):
                 raise NoDataError(str(error)) from None
             raise

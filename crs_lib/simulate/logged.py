@@ -229,7 +229,7 @@ def import_logs(config: ImportConfig) -> Imported:
     settings: dict[str, Any] = {"imported": True, "system": config.system, "strict": config.strict}
     if config.order:
         settings["order"] = config.order
-    finished = runs.entry(STUDY, config.run, "simulate").get("status") == "finished"
+    finished = runs.Run(STUDY, config.run).entry("simulate").get("status") == "finished"
     with runs.stage(STUDY, config.run, "simulate", settings, inputs, fixed=finished) as stage:
         order = _order(config)
         broken = _refuse if config.strict else counts.broken.append

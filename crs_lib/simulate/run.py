@@ -506,7 +506,7 @@ def _simulate_arm(config: SimulateConfig, arm: str, catalog: Catalog, progress: 
 
 def _reached(config: SimulateConfig, run: str, catalog: Catalog) -> dict[str, str]:
     """The models and programs of a batch, as inputs of the stage; RunError for those that are not there."""
-    before = runs.entry(STUDY, run, "simulate")
+    before = runs.Run(STUDY, run).entry("simulate")
     roles = config.roles()
     specs = [role.spec for role in roles]
     weights = jobs.weights(before, specs, lambda: needs(roles, config.llm_settings, catalog))

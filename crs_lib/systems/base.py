@@ -70,7 +70,7 @@ class SystemReply:
 
 
 class System(Protocol):
-    """One conversation's system. ``sees_state``: it is given the user's log (oracles only)."""
+    """What is tested, in one conversation. ``sees_state``: it is given the user's log (oracles only)."""
 
     sees_state: bool
 

@@ -321,7 +321,7 @@ def _has_sessions(run: str, convention: str, turns: int) -> bool:
 def _is_of_the_thesis(run: str) -> bool:
     """Whether a run was imported, with the catalogue of the published study."""
     raw = paths.run_folder(simulate.STUDY, run) / simulate.RAW_CATALOG
-    parameters = runs.entry(simulate.STUDY, run, "simulate")["parameters"]
+    parameters = runs.Run(simulate.STUDY, run).entry("simulate")["parameters"]
     if not parameters.get("imported") or not raw.is_file():
         return False
     digests = [file.sha256 for file in datasets.get("opendialkg-movies").files]

@@ -50,7 +50,7 @@ def make(run, hostile=False):
     if hostile:
         path = paths.run_folder("movies", run) / "dialogues.jsonl"
         path.write_text("\n".join(json.dumps(spoilt(json.loads(line))) for line in path.open()) + "\n")
-        manifest = runs.read_manifest("movies", run)  # as if the systems themselves had said so
+        manifest = runs.Run("movies", run).manifest()  # as if the systems themselves had said so
         manifest["stages"]["simulate"]["outputs"][path.name] = sha256(path)
         tables.write_json(path.with_name("manifest.json"), manifest)
     evaluate.evaluate(evaluate.EvaluateConfig(run=run))
@@ -318,7 +318,7 @@ def test_judges_are_shown_with_the_sentence_that_a_score_rests_on(page, index):
         "model": "tracker", "session_id": "00001", "canary": "", "missing": 1, "scores": scores,
         "judge": {"coherence": 4.0, "proactiveness": None},
     }  # fmt: skip
-    made = runs.read_manifest("movies", "trace-e2e")["stages"]["simulate"]["outputs"]["dialogues.jsonl"]
+    made = runs.Run("movies", "trace-e2e").manifest()["stages"]["simulate"]["outputs"]["dialogues.jsonl"]
     facts = "movies", "trace-e2e", judge_records.STAGE, {}, {"dialogues": made}
     with runs.stage(*facts, fixed=False) as stage:
         stage.path(judge_records.SCORES).write_text(json.dumps(record) + "\n")

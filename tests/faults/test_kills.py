@@ -103,7 +103,7 @@ def test_a_session_goes_on_at_the_turn_that_has_no_answer(kind, results):
             simulate.simulate(settings, progress=False)
         folder = simulate.simulate(settings, progress=False)
     assert list(server.asked.values()) == [1, 1, 1]
-    assert runs.entry("movies", "r", "simulate")["counts"]["asked_again"] == 1  # the turn that failed
+    assert runs.Run("movies", "r").entry("simulate")["counts"]["asked_again"] == 1  # the turn that failed
     with Answers(folder / "ledger.sqlite") as answers:
         assert answers.asked_again() == 1
 
@@ -116,7 +116,7 @@ def test_an_agent_with_a_memory_hears_the_session_anew_as_another_conversation(r
         simulate.simulate(settings, progress=False)
     assert sorted(map(len, server.contexts.values())) == [1, 3]
     assert max(server.asked.values()) == 1
-    assert runs.entry("movies", "r", "simulate")["counts"]["asked_again"] == 2
+    assert runs.Run("movies", "r").entry("simulate")["counts"]["asked_again"] == 2
 
 
 def test_the_settings_say_what_keeps_a_memory(results):

@@ -101,7 +101,7 @@ def test_judge_takes_the_settings_of_its_models_like_a_notebook(results, capsys)
     llm = '{"num_ctx": 4096, "temperature": 0, "slots": 3}'
     for _ in range(2):
         assert main(["judge", "r", "--judges", "template", "--llm", llm]) == 0
-        settings = runs.read_manifest("movies", "r")["stages"]["judge"]["parameters"]["settings"]
+        settings = runs.Run("movies", "r").manifest()["stages"]["judge"]["parameters"]["settings"]
         assert (settings["num_ctx"], settings["temperature"]) == (4096, 0)
     calls = [json.loads(line) for line in (results / "r" / "llm_calls.jsonl").read_text().splitlines()]
     assert len(calls) == 2 * 2 * 3  # sessions and canaries x constructs; the second time nothing is asked

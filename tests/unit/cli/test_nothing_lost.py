@@ -138,7 +138,7 @@ def test_dialogues_that_were_cut_or_doubled_are_neither_scored_nor_judged():
     assert path.read_bytes() == whole
     for damaged in ("[]", "null", '{"stages": []}', '{"stages": {"simulate": 3}}', "\x00", "[" * 9_000):
         path.with_name("manifest.json").write_text(damaged)
-        refused(r"manifest\.json is damaged", runs.read_manifest, "movies", "r", error=RunError)
+        refused(r"manifest\.json is damaged", runs.Run("movies", "r").manifest, error=RunError)
 
 
 @pytest.mark.usefixtures("here")

@@ -338,7 +338,7 @@ def test_the_options_of_the_published_script_are_options(shop, capsys):
     assert main(["cosrec", "generate", *line.split()]) == 0
     records = [json.loads(text) for text in (shop / "out.jsonl").read_text().splitlines()]
     assert [(len(record["products"]), len(record["passages"])) for record in records] == [(5, 4)] * 2
-    parameters = runs.read_manifest("cosrec", "s")["stages"]["generate"]["parameters"]
+    parameters = runs.Run("cosrec", "s").manifest()["stages"]["generate"]["parameters"]
     assert [parameters[name] for name in ("seed", "k1", "b", "reviews", "query_words")] == [7, 1.1, 0.7, 2, 6]
     own = paths.run_folder("cosrec", "s") / "prompts" / "product_query.txt"
     assert own.read_text() == "A query for ${product}, at most $$5"
@@ -367,7 +367,7 @@ def test_folders_of_indexes_are_searched_or_refused(shop, capsys):
     for option in ("catalogue_sparse", "catalogue_dense", "documents_sparse"):
         named += [f"--{option}_index_folder", str(shop / "index")]
     assert main(["cosrec", "generate", "--run", "i", "--conversations", "1", *named]) == 0
-    parameters = runs.read_manifest("cosrec", "i")["stages"]["generate"]["parameters"]
+    parameters = runs.Run("cosrec", "i").manifest()["stages"]["generate"]["parameters"]
     assert parameters["product_retrievers"] == ["bm25", "dense:hashing"]
     (shop / "faiss").mkdir()
     assert main(["cosrec", "generate", "--catalogue_dense_index_folder", str(shop / "faiss")]) == 2

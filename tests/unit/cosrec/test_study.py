@@ -47,7 +47,7 @@ def test_the_audit_is_written(audited, figures_folder):
     assert len(tables["quirks"]) > 0
     assert len(pd.read_csv(run / "quirks.csv")) == len(tables["quirks"])
     assert set(pd.read_csv(run / "claims.csv")["verdict"]) == {"another corpus", "not verifiable"}
-    manifest = runs.read_manifest("cosrec", "a")["stages"]["corpus"]
+    manifest = runs.Run("cosrec", "a").manifest()["stages"]["corpus"]
     assert manifest["status"] == "finished"
     assert "curated/qrels.qrels" in manifest["inputs"]
 

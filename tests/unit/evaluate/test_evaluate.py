@@ -320,7 +320,7 @@ def test_a_run_says_what_its_order_shows_and_which_systems_are_one_program_for_a
     (order,) = evaluate.memory_sentences(config.run)
     evaluated = evaluate.read(config.run, "shifts")
     assert order.startswith("memory across conversations: ")
-    entry = runs.entry("movies", config.run, "simulate")
+    entry = runs.Run("movies", config.run).entry("simulate")
     entry["counts"]["not_isolated"] = ["http:one", "http:two"]
     monkeypatch.setattr(runs, "entry", lambda *_: entry)
     monkeypatch.setattr(evaluate.run, "read", lambda *_: evaluated)
@@ -364,7 +364,7 @@ def test_a_session_that_fails_is_scored_as_one_that_falls_silent_there(failing):
 @pytest.mark.slow
 def test_failed_sessions_are_counted_and_the_means_without_them_stand_beside(failing):
     assert len(simulate.failed_sessions("failing")) == 2
-    assert runs.entry("movies", "failing", "evaluate")["counts"]["failed"] == 2
+    assert runs.Run("movies", "failing").entry("evaluate")["counts"]["failed"] == 2
     every = evaluate.read("failing", "model_metrics")
     assert every.query("model == 'RaisesAtChange' and metric == 'normalised_gain'")["n"].item() == 2
     answered = pd.read_csv(failing / evaluate.ANSWERED)

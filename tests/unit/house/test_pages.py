@@ -261,3 +261,20 @@ def test_every_dependency_has_a_reason():
     rows = {canonicalize_name(name) for name in re.findall(r"^- `([\w.-]+)`:", text, re.MULTILINE)}
     groups = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
     assert rows == {name for group in groups for name in requirements(group)}
+
+
+def nouns():
+    """The table that opens docs/context.md: each noun and the file that says what it is."""
+    page = (ROOT / "docs" / "context.md").read_text(encoding="utf-8").partition("## 1.")[0]
+    return re.findall(r"^\| (\w+) \| .* \| `([\w/.]+)` \|$", page, re.MULTILINE)
+
+
+def test_a_newcomer_needs_twelve_nouns():
+    assert len(nouns()) == 12
+
+
+@pytest.mark.parametrize(("noun", "file"), nouns())
+def test_each_noun_is_one_public_class_whose_docstring_says_what_it_is(noun, file):
+    module = ast.parse((ROOT / "crs_lib" / file).read_text(encoding="utf-8"))
+    (definition,) = [node for node in module.body if isinstance(node, ast.ClassDef) and node.name == noun]
+    assert ast.get_docstring(definition)

@@ -97,7 +97,7 @@ def test_a_reply_that_stays_unreadable_is_missing_and_counted(run, server):
         assert outcome["missing"] == 1
     table = judging.score_table(run)
     assert table.loc[table["score"].isna(), "flag"].tolist() == ["unreadable"] * 6
-    assert runs.read_manifest("movies", run)["stages"]["judge"]["counts"]["missing"] == 6
+    assert runs.Run("movies", run).manifest()["stages"]["judge"]["counts"]["missing"] == 6
     assert server.chats == 6 * (1 + 1 + 3)  # an unusable reply is asked for again under two other seeds
 
 
@@ -152,7 +152,7 @@ def test_no_judges_no_work_and_no_dialogues_say_what_makes_them(run, tmp_path, m
     assert judging.scores_of(run) == {}
     assert judging.shown_scores(run)["note"].tolist() == ["run 'judged' was not judged"]
     assert judging.reliability_of(run)["note"].tolist() == ["run 'judged' has no judge scores to check"]
-    assert "judge" not in runs.read_manifest("movies", run)["stages"]
+    assert "judge" not in runs.Run("movies", run).manifest()["stages"]
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
     with pytest.raises(RunError, match="no finished 03_simulate in run 'nowhere'"):
         judging.judge_run("nowhere", ["template"])
@@ -192,7 +192,7 @@ def test_the_models_settings_are_those_that_were_given(run, server):
     folder = judge(run, server, llm=requests)
     assert server.chats == 18
     assert all(body["options"] == {**requests, "seed": body["options"]["seed"]} for body in server.bodies)
-    entry = runs.read_manifest("movies", run)["stages"]["judge"]
+    entry = runs.Run("movies", run).manifest()["stages"]["judge"]
     assert requests.items() <= entry["parameters"]["settings"].items()
     assert all(requests.items() <= row["settings"].items() for row in judging.read_records(run))
     first = (folder / judging.SCORES).read_bytes()
@@ -207,7 +207,7 @@ def test_a_judge_that_thinks_is_asked_apart_from_one_that_does_not(run, server):
     for calls, think in ((18, True), (36, False), (36, True), (36, False)):
         judge(run, server, llm={"think": think})
         assert server.chats == calls
-        entry = runs.read_manifest("movies", run)["stages"]["judge"]
+        entry = runs.Run("movies", run).manifest()["stages"]["judge"]
         assert entry["parameters"]["settings"]["think"] is think
         assert {row["settings"]["think"] for row in judging.read_records(run)} == {think}
     assert [body["think"] for body in server.bodies] == [True] * 18 + [False] * 18
@@ -223,7 +223,7 @@ def test_a_later_judge_joins_the_earlier_ones(run, server):
     judge(run, server, ["ollama:k:1"])
     judge(run, server, ["ollama:j:1"])
     assert (folder / judging.SCORES).read_bytes() == together
-    entry = runs.read_manifest("movies", run)["stages"]["judge"]
+    entry = runs.Run("movies", run).manifest()["stages"]["judge"]
     assert entry["parameters"]["judges"] == ["ollama:j:1", "ollama:k:1"]
     assert [entry["inputs"][f"weights of ollama:{name}:1"] for name in "jk"] == ["a" * 64, "b" * 64]
     assert {outcome["scores"] for outcome in judging.scores_of(run).values()} == {6}
@@ -275,7 +275,7 @@ def test_a_later_judge_that_fails_takes_nothing_from_the_earlier_one(run, server
     scores = judging.scores_of(run)
     server.faults["k:1"] = Faults(plan=["400"] * 18)
     refused(THREE_ALIKE, judge, run, server, ["ollama:k:1"], error=RunError)
-    assert runs.read_manifest("movies", run)["stages"]["judge"]["status"] == "failed"
+    assert runs.Run("movies", run).manifest()["stages"]["judge"]["status"] == "failed"
     assert judging.scores_of(run) == scores
     assert set(judging.score_table(run)["judge"]) == {"ollama:j:1"}
     server.faults["k:1"] = Faults()  # its plan was not used up: the judge was asked no more after three alike

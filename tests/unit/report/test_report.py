@@ -63,7 +63,7 @@ def test_it_stands_alone_beside_the_tables_with_every_part(page, run):
     assert set(re.findall(r'src="([^",]*)', page)) == {"data:image/png;base64"}
     links = re.findall(r'href="([^"]*)"', page)
     assert all(link.startswith(("#", "trace/index.html#session=")) for link in links)
-    manifest = runs.read_manifest("movies", run)
+    manifest = runs.Run("movies", run).manifest()
     assert sorted(manifest["stages"]) == ["catalog", "evaluate", "simulate"]
     assert (paths.run_folder("movies", run) / "report.html").is_file()
     titles = re.findall(r'<section id="([a-z]+)"><h2>', page)
@@ -223,19 +223,19 @@ def test_a_session_that_failed_is_read_beside_the_others(found, monkeypatch):
 
 
 def sessions_of(run):
-    return runs.entry("movies", run, "simulate")["counts"]["sessions"]
+    return runs.Run("movies", run).entry("simulate")["counts"]["sessions"]
 
 
 def test_the_same_call_gives_its_page_at_once_and_a_larger_n_continues():
     call = partial(crs_lib.compare, "sticky", against="popular,bm25", progress=False)
     first = call(n=3)
     page = first.page.read_bytes()
-    made_at = runs.entry("movies", first.run, "simulate")["started"]
+    made_at = runs.Run("movies", first.run).entry("simulate")["started"]
     again = call(n=3)
     assert first.since == ""
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", again.since)
     assert again.page.read_bytes() == page
-    assert runs.entry("movies", first.run, "simulate")["started"] == made_at
+    assert runs.Run("movies", first.run).entry("simulate")["started"] == made_at
     for n in (4, 6):
         assert call(n=n).run == first.run
         assert sessions_of(first.run) == 3 * n
@@ -297,7 +297,7 @@ def test_a_comparison_that_was_stopped_continues_with_what_is_finished(monkeypat
     stopping, answered = True, itertools.count()
     with pytest.raises(KeyboardInterrupt):
         call()
-    finished = runs.entry("movies", "compare-stops", "simulate")["counts"]["done"]
+    finished = runs.Run("movies", "compare-stops").entry("simulate")["counts"]["done"]
     stopping = False
     call()
     assert 0 < finished < sessions_of("compare-stops") == 12
@@ -349,7 +349,7 @@ def test_a_name_is_checked_and_in_the_files_and_its_spec_in_the_manifest():
     refused("more than once", SimulateConfig, systems=["Ours=tracker", "Ours=sticky"])
     made("named", 2)
     assert {talk.model_name for talk in simulate.iter_dialogues("named")} == {"Ours", "sticky"}
-    assert "Ours=tracker" in runs.entry("movies", "named", "simulate")["parameters"]["systems"]
+    assert "Ours=tracker" in runs.Run("movies", "named").entry("simulate")["parameters"]["systems"]
 
 
 @pytest.mark.subprocess

@@ -244,7 +244,7 @@ def test_a_run_without_scores_says_what_makes_them():
 
 def test_judges_notes_come_from_the_judge_stage_and_canaries_do_not(run):
     key = {"model": "tracker", "session_id": "00002", "judge": {"coherence": 4.0}, "scores": [], "missing": 0}
-    outputs = runs.read_manifest("movies", run)["stages"]["simulate"]["outputs"]
+    outputs = runs.Run("movies", run).manifest()["stages"]["simulate"]["outputs"]
     inputs = {"dialogues": outputs["dialogues.jsonl"]}
     with runs.stage("movies", run, judge_records.STAGE, {}, inputs, fixed=False) as stage:
         lines = key | {"canary": ""}, key | {"canary": "shuffled", "judge": {"coherence": 1.0}}

@@ -44,11 +44,11 @@ def simulate(parameters, text="one", inputs=None, **options):
 
 
 def entry(stage="simulate"):
-    return runs.read_manifest("movies", "r1")["stages"][stage]
+    return runs.Run("movies", "r1").manifest()["stages"][stage]
 
 
 def test_a_finished_stage_says_what_it_made_and_of_what(results):
-    assert runs.read_manifest("movies", "r1") == {}
+    assert runs.Run("movies", "r1").manifest() == {}
     simulate({"seed": 3, "weight": float("nan"), "systems": ("a", "b")}, inputs={"catalog": "ab" * 32})
     with runs.stage("movies", "r1", "evaluate", {"alpha": 0.5}):
         pass
@@ -57,8 +57,8 @@ def test_a_finished_stage_says_what_it_made_and_of_what(results):
     assert found["parameters"] == {"seed": 3, "weight": None, "systems": ["a", "b"]}
     assert (found["counts"], found["inputs"]) == ({"sessions": 1}, {"catalog": "ab" * 32})
     assert found["outputs"] == {"out.jsonl": tables.sha256(results / "movies" / "r1" / "out.jsonl")}
-    assert runs.finished("movies", "r1", "simulate", "03_simulate") == found
-    manifest = runs.read_manifest("movies", "r1")
+    assert runs.Run("movies", "r1").finished("simulate", "03_simulate") == found
+    manifest = runs.Run("movies", "r1").manifest()
     assert (manifest["study"], manifest["run"]) == ("movies", "r1")
     assert manifest["packages"]["python"] == ".".join(map(str, sys.version_info[:3]))
     json.loads((results / "movies" / "r1" / "manifest.json").read_text(), parse_constant=pytest.fail)
@@ -87,11 +87,11 @@ def test_how_it_is_computed_may_differ_and_derived_stages_are_made_anew(name, op
 def test_a_stage_that_failed_says_why_and_can_go_on(error):
     with pytest.raises(error), runs.stage("movies", "r1", "simulate", {"seed": 3}):
         assert entry()["status"] == "running"
-        refused("no finished", runs.finished, "movies", "r1", "simulate", "03_simulate", error=RunError)
+        refused("no finished", runs.Run("movies", "r1").finished, "simulate", "03_simulate", error=RunError)
         raise error("why")
     assert (entry()["status"], entry()["error"]) == ("failed", f"{error.__name__}: why")
     with pytest.raises(RunError, match=r"no finished 03_simulate in run 'r1'; make .*python -m crs_lib run"):
-        runs.finished("movies", "r1", "simulate", "03_simulate")
+        runs.Run("movies", "r1").finished("simulate", "03_simulate")
     simulate({"seed": 3})
     assert entry()["status"] == "finished" and "error" not in entry()
 
@@ -104,7 +104,7 @@ def other_process(code=OTHER, **options):
 def test_two_processes_cannot_work_on_one_run_and_a_dead_one_does_not_block():
     with runs.stage("movies", "r1", "simulate", {"seed": 3}):
         assert "another process is working on run 'r1'" in other_process(check=True).stdout
-        assert "evaluate" not in runs.read_manifest("movies", "r1")["stages"]
+        assert "evaluate" not in runs.Run("movies", "r1").manifest()["stages"]
     killed = other_process(OTHER.replace('print("in")', "import os; os.kill(os.getpid(), 9)"), check=False)
     assert killed.returncode == -9
     assert entry("evaluate")["status"] == "running"  # it could not say that it failed
@@ -336,4 +336,4 @@ def test_settings_are_checked_and_declared_tables_must_be_made(study_results):
     refused("takes Letters, not int", STUDY.run, "corpus", 3)
     assert not study_results.exists()
     refused("gone", STUDY.run, "broken", Letters(), error=RunError)
-    assert runs.read_manifest("letters", "r1")["stages"]["broken"]["status"] == "failed"
+    assert runs.Run("letters", "r1").manifest()["stages"]["broken"]["status"] == "failed"

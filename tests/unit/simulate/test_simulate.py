@@ -71,7 +71,7 @@ def test_a_batch_is_every_system_with_every_user_in_order_in_the_thesis_s_form(r
     wanted = [(system, f"{n:05d}") for system in ("tracker", "echo") for n in range(2)]
     assert [(d.model_name, d.session_id) for d in simulate.dialogues("r")] == wanted
     assert {"catalog.parquet", "dialogues.jsonl", "ledger.sqlite"} <= set(everything(folder))
-    entry = runs.finished("movies", "r", "simulate", "03_simulate")
+    entry = runs.Run("movies", "r").finished("simulate", "03_simulate")
     assert entry["counts"] == {"sessions": 4, "systems": 2, "done": 4}
     assert entry["inputs"] == {"catalog": sources.content_hash(sources.load(films))}
     assert entry["outputs"]["dialogues.jsonl"] == tables.sha256(folder / "dialogues.jsonl")
@@ -157,7 +157,7 @@ def test_every_knob_of_the_user_is_in_the_manifest_and_changes_the_dialogues(res
     }  # fmt: skip
     for name, value in knobs.items():
         folder = do(run=f"with-{name}", **two, **{name: value})
-        kept = runs.read_manifest("movies", f"with-{name}")["stages"]["simulate"]["parameters"][name]
+        kept = runs.Run("movies", f"with-{name}").manifest()["stages"]["simulate"]["parameters"][name]
         assert kept == (value | {"contradiction": 0.05} if name == "rates" else value)
         assert (folder / "dialogues.jsonl").read_bytes() != plain
 
@@ -227,7 +227,7 @@ def test_mixed_forms_become_one_run_that_is_scored(place, capsys):
     }  # fmt: skip
     skipped = pd.read_csv(simulate.run_folder("mixed") / "skipped.csv")
     assert list(skipped["place"]) == ["a.jsonl, line 2", "a.jsonl, line 4"]
-    counts = runs.read_manifest("movies", "mixed")["stages"]["simulate"]["counts"]
+    counts = runs.Run("movies", "mixed").manifest()["stages"]["simulate"]["counts"]
     assert (counts["sessions"], counts["systems"], counts["skipped"]) == (8, 6, 2)
     evaluate.evaluate(evaluate.EvaluateConfig(run="mixed"))
     results = evaluate.read("mixed", "results")
@@ -304,11 +304,11 @@ def test_systems_are_paired_where_they_met_the_same_users_and_a_mixture_is_refus
     imported(place, run="apart")
     sessions = {talk.session_id for talk in simulate.iter_dialogues("apart")}
     assert len(sessions) == 16 and "alpha:00003" in sessions
-    assert runs.entry("movies", "apart", "simulate")["counts"]["users"] == "different for each system"
+    assert runs.Run("movies", "apart").entry("simulate")["counts"]["users"] == "different for each system"
     first_words(place, [(f"Number {n}.", f"number {n}") for n in range(8)])
     imported(place, run="paired")
     assert len({talk.session_id for talk in simulate.iter_dialogues("paired")}) == 8
-    assert "users" not in runs.entry("movies", "paired", "simulate")["counts"]
+    assert "users" not in runs.Run("movies", "paired").entry("simulate")["counts"]
     first_words(place, [(f"Number {n}.", f"Number {n % 4}.") for n in range(8)])
     refused(r"mixed: of 8 pairs.*4 have the same user and 4 do not", imported, place, run="half")
     # logged constraints decide where words differ

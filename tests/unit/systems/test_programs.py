@@ -86,7 +86,7 @@ def test_a_server_gets_the_conversation_and_nothing_of_the_log(results):
         assert talk == texts[request["session"]][: 2 * request["turn"] - 1]
         assert [message["role"] for message in messages][::2] == ["user"] * request["turn"]
     assert [(row["model"], row["error"]) for row in calls(folder)] == [(server.url, None)] * 48
-    entry = runs.finished("movies", "r", "simulate", "03_simulate")
+    entry = runs.Run("movies", "r").finished("simulate", "03_simulate")
     assert entry["inputs"][f"program {server.url}"] == f"address:{server.url}"
     assert entry["counts"]["llm_calls"] == 48
     assert entry["parameters"]["want"] == 3
@@ -595,7 +595,7 @@ def test_a_server_that_a_command_starts_anew_hears_one_user_of_a_scenario(result
     for arm in ("", "straight", "fresh"):
         (talk,) = simulate.iter_dialogues("r", arm)
         assert talk.turns[-1].text == "1 heard"
-    assert runs.entry("movies", "r", "simulate")["counts"]["not_isolated"] == []
+    assert runs.Run("movies", "r").entry("simulate")["counts"]["not_isolated"] == []
 
 
 def test_a_command_of_a_server_says_where_its_port_goes():
