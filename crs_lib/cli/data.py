@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -175,6 +175,7 @@ class ImportLogs(Command):
             config = logged.ImportConfig(logs=logs, run=self.run, **settings)
             imported = logged.import_logs(config)
             account = show_import(imported)
+            _unheard(settings, imported.systems["system"])
             print(f"next: python -m crs_lib run 04_evaluate -p run {config.run}")
             print(account)
         else:
@@ -195,6 +196,7 @@ def _convert(logs: str, to: str, out: Path | None, settings: dict[str, Any]) -> 
     else:
         forms.write_inspect(out, dialogues)
     print(f"{len(dialogues):,} conversations: {paths.from_here(out)}")
+    _unheard(settings, {dialogue.model_name for dialogue in dialogues})
     turns = sum(len(dialogue.pairs()) for dialogue in dialogues)
     print(_passed_over(len(dialogues), turns, broken, "without --to and --out, with --run: skipped.csv"))
 
@@ -219,6 +221,7 @@ def _quirks(logs: str, out: Path | None, settings: dict[str, Any]) -> None:
     table(pd.DataFrame(rows, columns=["model", "sessions", "turns", "shifts"]))
     if not report.empty:
         table(data.log_quirk_counts(report))
+    _unheard(settings, sessions)
     if out:
         tables.write_csv(out, report)
         print(f"every case: {paths.from_here(out)}")
@@ -238,6 +241,14 @@ def _dialogues(logs: str, settings: dict[str, Any], broken: list[Any]) -> Iterat
     if broken and not read:
         first = f"{broken[0].place}: {broken[0].reason}"
         raise InputError(f"no conversation of {logs} can be read; the first: {first}")
+
+
+def _unheard(settings: Mapping[str, Any], systems: Collection[str]) -> None:
+    """Print that ``--system`` names no conversation, where the logs name the system of each."""
+    name = settings.get("system", "")
+    if name and name not in systems:
+        named = ", ".join(sorted(systems))
+        print(f"--system {name} names no conversation: the logs say which system spoke ({named})")
 
 
 def _passed_over(sessions: int, turns: int, broken: Sequence[Any], where: str) -> str:

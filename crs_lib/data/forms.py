@@ -46,6 +46,7 @@ _SPEAKERS = {
 }
 # Instructions, and what passes between an assistant and its tools.
 _ASIDE_ROLES = ("system", "developer", "tool", "function", "observation", "function_call", "tool_call")
+AS_MESSAGES = 'write each as {"messages": [{"role": "user", "content": "…"}, …]}'  # what any reader can do
 _KEYS_SHOWN = 12
 _MENTION = re.compile(r"(?<!\w)@(\d+)\b")  # the id of a film in place of its title
 
@@ -249,8 +250,7 @@ def dialogue_of(record: object, origin: RecordOrigin) -> Dialogue:
         expected.append(f"{form.utterances!r} with {form.speaker}/{form.text}")
     keys = sorted(map(str, record))[:_KEYS_SHOWN]
     unknown = f"no known form of a conversation (keys {keys})"
-    cure = 'or write each as {"messages": [{"role": "user", "content": "…"}, …]}'
-    raise InputError(f"{origin.where}: {unknown}; expected {', '.join(expected)}, {cure}")
+    raise InputError(f"{origin.where}: {unknown}; expected {', '.join(expected)}, or {AS_MESSAGES}")
 
 
 _LANGCHAIN = {"human": "user", "ai": "assistant", "chat": "user"}  # its names of speakers, and ours

@@ -23,7 +23,7 @@ from crs_lib.core import paths, safety
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
-from crs_lib.data.forms import RecordOrigin, conversations_of, dialogue_of
+from crs_lib.data.forms import AS_MESSAGES, RecordOrigin, conversations_of, dialogue_of
 
 _KINDS = (".json", ".jsonl", ".json.gz", ".jsonl.gz", ".eval")
 _OWN = "dialogues.jsonl"
@@ -234,7 +234,10 @@ def _records(path: Path) -> Iterator[tuple[str, object]]:
                     yield where, _parse(line, where)
                 return
             safety.check_limit("json_bytes", path.stat().st_size, f"{path.name}: it has")
-            content = list(conversations_of(_parse(file.read(), path.name)))
+            record = _parse(file.read(), path.name)
+            if isinstance(record, InputError) and not _kind(path):
+                record = InputError(f"{record}; {AS_MESSAGES}")
+            content = list(conversations_of(record))
             if len(content) == 1:
                 yield path.name, content[0]
                 return

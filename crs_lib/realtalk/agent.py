@@ -26,7 +26,7 @@ from crs_lib.core.text import shorten, words
 from crs_lib.realtalk import search, wording
 from crs_lib.realtalk.config import RealTalkConfig
 from crs_lib.realtalk.corpus import ChatMessage
-from crs_lib.realtalk.index import ChatIndex, Positions
+from crs_lib.realtalk.index import ChatIndex, Positions, TopicSegment
 from crs_lib.realtalk.search import Floats, Hand, Ranker
 from crs_lib.realtalk.wording import WORDS, QueryPlan, Span, content_words, short_spans, stop_words
 
@@ -80,16 +80,20 @@ def covering(chosen: Sequence[int], ranked: Sequence[int], owner: Positions, seg
     return [*chosen, *lacking]
 
 
-def preview(ranked: Sequence[int], owner: Positions, starts: Sequence[int], most: int) -> list[int]:
+def preview(
+    ranked: Sequence[int], owner: Positions, segments: Sequence[TopicSegment], most: int
+) -> list[int]:
     """The selection that this study replaces: only the first three messages of the five best segments count.
 
     A segment's rank is that of its best message; whatever stands deeper in a segment cannot be selected,
-    however good it is. It stays to show what the change does. At most ``most`` ids, best segment first.
+    however good it is; a shorter segment gives all of its messages, and none of the next. It stays to show
+    what the change does. At most ``most`` ids, best segment first.
     """
     selected: list[int] = []
     for number in list(best_of_segments(ranked, owner))[:_PREVIEWED_SEGMENTS]:
-        first = range(starts[number], starts[number] + PREVIEWED)
-        selected += [position for position in first if position in ranked]
+        segment = segments[number]
+        shown = range(segment.start, segment.end)[:PREVIEWED]
+        selected += [position for position in shown if position in ranked]
     return selected[:most]
 
 
@@ -601,12 +605,12 @@ class Agent:
         sentences = index.vectors.sentences
         alike = search.zscore(sentences @ sentences[best].sum(axis=0))
         threads = [thread for thread in index.thread[best] if thread >= 0]
-        around = np.zeros(index.size)
+        nearby = np.zeros(index.size)
         for position in best:
-            around[max(0, position - window) : position + window + 1] = 1.0
-        around *= np.isin(index.session, index.session[best])
+            nearby[max(0, position - window) : position + window + 1] = 1.0
+        nearby *= np.isin(index.session, index.session[best])
         widened = search.zscore(state["fused"]) + _EXPLORER * alike
-        widened = widened + _EXPLORER * np.isin(index.thread, threads) + _EXPLORER * around
+        widened = widened + _EXPLORER * np.isin(index.thread, threads) + _EXPLORER * nearby
         widened[best] = np.inf
         return {"widened": widened.astype(np.float32)}
 
@@ -620,9 +624,9 @@ class Agent:
             inside = np.isin(owner[best], segments)
             best, scores = np.array(best)[inside].tolist(), scores[inside]
         if config.selection == "preview":
-            starts = [segment.start for segment in self.index.segments]
-            fact = preview(best, owner, starts, config.most)
-            return {"selected": fact, "narrative": preview(best, owner, starts, config.narrative)}
+            segments = self.index.segments
+            fact = preview(best, owner, segments, config.most)
+            return {"selected": fact, "narrative": preview(best, owner, segments, config.narrative)}
         distance = config.listed if state["plan"].many else config.single
         fact = facts(best, scores, distance * self._unit, config.most)
         fact = covering(fact, best, owner, config.covered)
@@ -785,7 +789,8 @@ _BEST = 5  # messages that are looked at
 
 
 def confidence(index: ChatIndex, record: Mapping[str, Any]) -> float:
-    """How likely a chat holds the answer of a prediction, in [0, 1], where every other question is foreign.
+    """How likely a chat holds the answer of a prediction, in [0, 1], where half of the questions are about
+    another chat.
 
     By the best token match among the five best messages, the number of its people that the question names,
     and that of names in it that the chat never says. A logistic regression on questions of RealTalk chats 1

@@ -63,7 +63,7 @@ class _UnusableReplyError(Exception):
     """A reply that cannot be used; its text is the note that the trace carries."""
 
 
-class _Offer(NamedTuple):
+class _SelectorPrompt(NamedTuple):
     """One prompt of the selector: its text, and the positions whose ids it may name."""
 
     text: str
@@ -151,8 +151,8 @@ class LLMForm:
         Prompts are read one by one and each names its ids; together at most 15, best ranked first.
         """
         named: list[int] = []
-        for offer in self._offers(index, state["ranked"]):
-            named += self._named(index, state, offer)
+        for prompt in self._selector_prompts(index, state["ranked"]):
+            named += self._named(index, state, prompt)
         if not named:
             raise _UnusableReplyError("the selector named no message")
         ranked = _first(state["ranked"], named)
@@ -168,19 +168,19 @@ class LLMForm:
             "candidates": [*state["candidates"], *new],
         }
 
-    def _named(self, index: ChatIndex, state: AgentState, offer: _Offer) -> list[int]:
+    def _named(self, index: ChatIndex, state: AgentState, prompt: _SelectorPrompt) -> list[int]:
         """The positions that the model names of a prompt."""
-        names = index.chat.ids(offer.positions)
+        names = index.chat.ids(prompt.positions)
         role = "node selector" if self._config.view == PREVIEW_AND_IDS else "selector"
         ids = {"type": "array", "items": {"type": "string", "enum": names}, "maxItems": MOST}
-        reply = self._ask(role, _object(ids=ids), state, messages=offer.text)
+        reply = self._ask(role, _object(ids=ids), state, messages=prompt.text)
         return index.chat.positions(reply["ids"])
 
-    def _offers(self, index: ChatIndex, ranked: Sequence[int]) -> Iterator[_Offer]:
+    def _selector_prompts(self, index: ChatIndex, ranked: Sequence[int]) -> Iterator[_SelectorPrompt]:
         """What the selector is shown of the best segments, prompt by prompt."""
         numbers = list(best_of_segments(ranked, index.owner))[: self._config.segments]
         if self._config.view == PREVIEW_AND_IDS:
-            yield from _node_offers(index, numbers)
+            yield from _node_prompts(index, numbers)
             return
         groups = []
         for number in numbers:
@@ -190,7 +190,7 @@ class LLMForm:
                 group = [position for position in group[:PREVIEWED] if position in ranked]
             groups.append(group)
         for window in _windows(index, groups):
-            yield _Offer(_lines(index, window), window)
+            yield _SelectorPrompt(_lines(index, window), window)
 
     def _generator(self, index: ChatIndex, state: AgentState, ruled: AgentState) -> AgentState:
         """The written answer from the selected messages; an empty one is an abstention."""
@@ -273,7 +273,7 @@ def _windows(index: ChatIndex, groups: Iterable[Sequence[int]], room: int = WIND
         yield window
 
 
-def _node_offers(index: ChatIndex, numbers: Sequence[int]) -> Iterator[_Offer]:
+def _node_prompts(index: ChatIndex, numbers: Sequence[int]) -> Iterator[_SelectorPrompt]:
     """Segments by preview and ids (Fix A): every id of a segment, and its first eight messages. They are put
     together into prompts of about ``WINDOW`` characters, none is cut in two.
     """
@@ -286,13 +286,13 @@ def _node_offers(index: ChatIndex, numbers: Sequence[int]) -> Iterator[_Offer]:
         lines += [_line(index, position, _IN_PREVIEW) for position in inside[:PREVIEW]]
         node = "\n".join(lines)
         if positions and len(text) + len(node) > WINDOW:
-            yield _Offer(text, positions)
+            yield _SelectorPrompt(text, positions)
             text = ""
             positions = []
         positions += inside
         text = f"{text}\n\n{node}".strip()
     if positions:
-        yield _Offer(text, positions)
+        yield _SelectorPrompt(text, positions)
 
 
 def _text(most: int) -> dict[str, Any]:

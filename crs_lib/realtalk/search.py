@@ -301,7 +301,7 @@ def matrix(index: ChatIndex, plan: QueryPlan, channels: Scores, fused: Floats) -
     chats fits another. Nothing depends on annotations.
     """
     question = _Question(index, plan, channels, fused)
-    of_search = (question.channels(), question.first_stage(), question.around(), question.like_the_best())
+    of_search = (question.channels(), question.first_stage(), question.neighbours(), question.like_the_best())
     of_words = (question.coverage(), question.signals(), question.people(), question.days())
     columns = dict(itertools.chain(*of_search, *of_words, question.positions(), question.facts()))
     table = np.empty((index.size, len(NAMES)), dtype=np.float32)
@@ -334,7 +334,7 @@ class _Question:
         yield "fused gap", self.fused - top[0]
         yield "fused margin", self.fused - top[-1]
 
-    def around(self) -> _Columns:
+    def neighbours(self) -> _Columns:
         """The neighbours' scores inside the session, and the best of the segment."""
         index = self.index
         scaled = self.scaled | {"fused": zscore(self.fused)}

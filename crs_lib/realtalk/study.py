@@ -118,9 +118,9 @@ def _corpus(config: RealTalkConfig, stage: runs.Stage) -> Mapping[str, Any]:
     }
 
 
-def _query(config: RealTalkConfig, stage: runs.Stage) -> Mapping[str, Any]:
-    """Stage "query": predictions. Chats are answered one by one, each by a ranker that never saw it; the same
-    settings give the same predictions, byte for byte.
+def _answer_questions(config: RealTalkConfig, stage: runs.Stage) -> Mapping[str, Any]:
+    """Stage "query", of notebook 22: predictions. Chats are answered one by one, each by a ranker that never
+    saw it; the same settings give the same predictions, byte for byte.
     """
     calls = paths.run_folder(STUDY, config.run) / "llm_calls.sqlite"
     model = language_model(config, calls)
@@ -235,6 +235,14 @@ def _digests(config: RealTalkConfig) -> dict[str, str]:
     return {chat.name: chat.digest for chat in chats(config)}
 
 
+def _answerable(config: RealTalkConfig) -> dict[str, str]:
+    """The chats whose questions are answered; InputError where a user's own ARC cases cannot be scored."""
+    of_chats = chats(config)
+    if config.arc_cases:
+        cases(config, of_chats)
+    return {chat.name: chat.digest for chat in of_chats}
+
+
 def _scorable(config: RealTalkConfig) -> dict[str, str]:
     """The chats of an evaluation; RunError where they are of the test split and nobody said "final"."""
     experiments.check_test_split(config)
@@ -267,8 +275,8 @@ _QUERY = runs.StageSpec(
     "query",
     "22_realtalk_query",
     RealTalkConfig,
-    _query,
-    needs=_digests,
+    _answer_questions,
+    needs=_answerable,
     outputs={"predictions": "predictions.jsonl"},
     parameters=_settings,
 )
@@ -353,8 +361,11 @@ def language_model(config: RealTalkConfig, log: Path | None = None) -> ModelForm
     """The model that a config names, its calls recorded in ``log``; None where it names none.
 
     Replies stay under ``data/processed/realtalk``: the same question to the same weights is asked once. A
-    missing server costs two quick attempts; nothing is sent before the first question.
+    missing server costs two quick attempts; nothing is sent before the first question. InputError where the
+    folder of own prompts does not exist.
     """
+    if config.prompts and not Path(config.prompts).is_dir():
+        raise InputError(f"prompts {config.prompts!r} is no folder; give one with select.txt, plan.txt, …")
     if not config.llm:
         return None
     from crs_lib.llm import LLM, Cache, Recorder, Retry

@@ -17,7 +17,7 @@ from crs_lib.llm.base import LLMError, Message, Reply, ToolCall
 from crs_lib.systems import modes
 from crs_lib.systems import search as film_search
 from crs_lib.systems.base import SYSTEMS, Items, SystemReply, World
-from crs_lib.systems.modes import VALUE_LIMIT, ModelSystem, Offer, Schema
+from crs_lib.systems.modes import VALUE_LIMIT, AllowedFilms, ModelSystem, Schema
 from crs_lib.systems.settings import ModelSettings
 
 TOOL = "search_films"
@@ -163,9 +163,9 @@ class Agent(ModelSystem):
         """Those of all results of a turn."""
         return SHOWN * llm.searches
 
-    def offer(self) -> Offer:
+    def allowed_films(self) -> AllowedFilms:
         """The films that searches have found so far."""
-        return self.offered(tuple(self.numbers))
+        return self.name_films(tuple(self.numbers))
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
         """Let the model search and answer; ``user_meta`` is not looked at."""
@@ -174,12 +174,12 @@ class Agent(ModelSystem):
         self.left_out = 0
         messages = [Message("user", shorten(text, modes.TURN_LIMIT))]
         reply = self.by_tools(turn, messages) if self.native else self.by_json(turn, messages)
-        understood = self.read(reply, self.offer(), text)
+        understood = self.read(reply, self.allowed_films(), text)
         self.remember(messages, understood.text)
         log: dict[str, Any] = {"tools": "native" if self.native else "json"}
         log["tool_calls"] = [self.logged(done) for done in self.searches]
         log |= self.noted(reply, self.left_out)
-        return self.replied(understood, self.offer(), log)
+        return self.replied(understood, self.allowed_films(), log)
 
     def by_tools(self, turn: int, messages: list[Message]) -> Reply:
         """Searches through the server's own tools, which join ``messages``, then the reply."""
@@ -201,9 +201,9 @@ class Agent(ModelSystem):
             messages.append(Message("assistant", reply.text, calls))
             for call in calls:
                 messages.append(Message("tool", self.result(call), answers=call))
-        offer = self.offer()
-        demand = prompts.render("movies/crs_agent_reply", form=modes.form(offer, self.llm))
-        return self.call(turn, [*messages, *last, Message("user", demand)], self.schema(offer))
+        allowed = self.allowed_films()
+        demand = prompts.render("movies/crs_agent_reply", form=modes.form(allowed, self.llm))
+        return self.call(turn, [*messages, *last, Message("user", demand)], self.schema(allowed))
 
     def _tool(self) -> Schema:
         """The tool as a server is told of it."""
@@ -216,7 +216,7 @@ class Agent(ModelSystem):
         """Searches as JSON actions, which join ``messages``, then the reply: for servers without tools."""
         while True:
             may_search = len(self.searches) < self.llm.searches
-            schema = self._action_schema(self.offer(), may_search=may_search)
+            schema = self._action_schema(self.allowed_films(), may_search=may_search)
             reply = self.call(turn, messages, schema)
             record = json.loads(reply.text)
             if record.pop("action") == "reply":
@@ -226,9 +226,9 @@ class Agent(ModelSystem):
             messages.append(Message("assistant", reply.text))
             messages.append(Message("user", prompts.render("movies/crs_agent_result", result=result)))
 
-    def _action_schema(self, offer: Offer, *, may_search: bool) -> Schema:
+    def _action_schema(self, allowed: AllowedFilms, *, may_search: bool) -> Schema:
         """The JSON schema of an action: a search, where one is left, or the reply."""
-        reply = modes.reply_schema(offer, self.llm)
+        reply = modes.reply_schema(allowed, self.llm)
         properties = reply["properties"]
         required = reply["required"]
         if not self.llm.structured:
@@ -237,7 +237,7 @@ class Agent(ModelSystem):
         answer = modes.object_schema({"action": {"const": "reply"}, **properties}, "action", *required)
         if not may_search:
             return answer
-        action = {"action": {"const": TOOL}, "arguments": parameters(offer.fields)}
+        action = {"action": {"const": TOOL}, "arguments": parameters(allowed.fields)}
         return {"anyOf": [modes.object_schema(action, "action", "arguments"), answer]}
 
     def call(
@@ -248,22 +248,22 @@ class Agent(ModelSystem):
         tools: Sequence[Mapping[str, Any]] = (),
     ) -> Reply:
         """One call with the conversation, as far as it fits, and this turn's messages."""
-        task = Message("system", self.system_message(self.offer()))
+        task = Message("system", self.system_message(self.allowed_films()))
         whole, left_out = self.fitting(task, messages, tools)
         self.left_out = max(self.left_out, left_out)
         self.calls += 1
         return self.ask(turn, whole, schema, self.calls - 1, tools)
 
-    def system_message(self, offer: Offer) -> str:
+    def system_message(self, allowed: AllowedFilms) -> str:
         """The task; without the server's own tools also how to act."""
         name = modes.prompt_name(self.prompt, self.llm)
         task = prompts.render(name, most=self.llm.most, searches=self.llm.searches)
         if self.native:
             return task
         lines = []
-        for argument, schema in parameters(offer.fields)["properties"].items():
+        for argument, schema in parameters(allowed.fields)["properties"].items():
             lines.append(f"- {argument}: {schema['description']}")
-        form = modes.form(offer, self.llm)
+        form = modes.form(allowed, self.llm)
         how = prompts.render("movies/crs_agent_json", arguments="\n".join(lines), form=form)
         return f"{task}\n\n{how}"
 

@@ -60,7 +60,7 @@ class World:
 
 @dataclass(frozen=True)
 class SystemReply:
-    """A reply: text, recommended items, constraints held, foreign titles (``hallucinated``), and extras."""
+    """A reply: text, recommended items, constraints held, titles that the catalogue lacks, and extras."""
 
     text: str
     items: Items = ()

@@ -234,9 +234,9 @@ def _state(state: object) -> Mapping[str, str | list[str]] | None:
     if not isinstance(state, Mapping):
         raise _wrong("'state'", state, 'an object like {"genre": "comedy"}')
     checked: dict[str, str | list[str]] = {}
-    for key, foreign in state.items():
+    for key, stated in state.items():
         name = _text("a name in 'state'", str(key))
-        value = _plain(foreign)
+        value = _plain(stated)
         if isinstance(value, list):
             texts = [_value(name, _plain(part)) for part in value]
             if texts:

@@ -35,7 +35,7 @@ _WORDS, _SLOT = re.compile(r"\w+"), re.compile(r"\$\{?\w+\}?")
 Schema = dict[str, Any]  # a JSON schema
 
 
-class Offer(NamedTuple):
+class AllowedFilms(NamedTuple):
     """The films that a model may recommend (any other too if ``open``), named by ``ids``, or by numbers from
     1 without any; ``fields`` are those it may state constraints in; of more than ``most`` films the others do
     not count.
@@ -90,19 +90,19 @@ def object_schema(properties: Mapping[str, Any], *required: str) -> Schema:
     return schema
 
 
-def reply_schema(offer: Offer, llm: ModelSettings) -> Schema:
+def reply_schema(allowed: AllowedFilms, llm: ModelSettings) -> Schema:
     """The JSON schema of a reply: the stated constraints (optional), the films, the text."""
     short = {"type": "string", "maxLength": VALUE_LIMIT}
     most = llm.most
-    name: Schema = {"enum": list(offer.names)}
-    if offer.open:
+    name: Schema = {"enum": list(allowed.names)}
+    if allowed.open:
         name = short
-    elif not offer.items:
+    elif not allowed.items:
         name = {"type": "string", "maxLength": 0}
         most = 0
     properties: Schema = {}
     if llm.state:
-        properties["state"] = object_schema(dict.fromkeys(offer.fields, short))
+        properties["state"] = object_schema(dict.fromkeys(allowed.fields, short))
     properties["recommended"] = {"type": "array", "items": name, "maxItems": most}
     longest = llm.reply_limit or REPLY_LIMIT
     properties["reply"] = {"type": "string", "minLength": 1, "maxLength": longest}
@@ -117,7 +117,7 @@ def prompt_name(name: str, llm: ModelSettings) -> str:
     return f"movies/{name}"
 
 
-def form(offer: Offer, llm: ModelSettings) -> str:
+def form(allowed: AllowedFilms, llm: ModelSettings) -> str:
     """The last words of a prompt: the form of an answer, behind the reminder that settings may ask for."""
     reminder = ""
     if llm.latest:
@@ -126,9 +126,9 @@ def form(offer: Offer, llm: ModelSettings) -> str:
         return reminder + prompts.source("movies/crs_form_text")
     state = ""
     if llm.state:
-        fields = ", ".join(offer.fields)
+        fields = ", ".join(allowed.fields)
         state = prompts.render(prompt_name("crs_form_state", llm), fields=fields) + " "
-    kind = "ids" if offer.numbered else "titles"
+    kind = "ids" if allowed.numbered else "titles"
     return reminder + prompts.render(prompt_name(f"crs_form_{kind}", llm), state=state).rstrip()
 
 
@@ -212,14 +212,14 @@ class ModelSystem:
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
         """Let the model answer; ``user_meta`` is for ``oracle`` in its place alone."""
         self.heard.append(text)
-        offer = self.offer()
+        allowed = self.allowed_films()
         if self.ceiling:
-            self.ceiling.listed = offer.items
+            self.ceiling.listed = allowed.items
             return self.ceiling.reply(turn, text, user_meta)
-        understood, log = self.answer(turn, offer, text)
+        understood, log = self.answer(turn, allowed, text)
         # films of earlier searches are not repeated: the latest list alone counts
         self.remember([Message("user", shorten(text, TURN_LIMIT))], understood.text)
-        return self.replied(understood, offer, log)
+        return self.replied(understood, allowed, log)
 
     def remember(self, messages: Sequence[Message], text: str) -> None:
         """Keep a turn: its messages, and the reply."""
@@ -228,7 +228,7 @@ class ModelSystem:
     @classmethod
     def longest(cls, catalog: Catalog, llm: ModelSettings) -> int:
         """Tokens that the longest prompt may take before the context bounds it: no earlier turn in it."""
-        task = prompts.source(prompt_name(cls.prompt, llm)) + form(Offer((), open=True), llm)
+        task = prompts.source(prompt_name(cls.prompt, llm)) + form(AllowedFilms((), open=True), llm)
         films = [tokens_of(film_facts(catalog, item)) + _LINE_TOKENS for item in range(len(catalog))]
         films.sort(reverse=True)
         return tokens_at_most([Message("user", task + "x" * TURN_LIMIT)]) + sum(films[: cls.films_shown(llm)])
@@ -238,51 +238,51 @@ class ModelSystem:
         """The most films in a prompt; None for all of them."""
         return llm.listed or None
 
-    def offered(self, items: Items, *, open: bool = False) -> Offer:
-        """An offer of these films, named by title and year, which no other film shares, or by number."""
+    def name_films(self, items: Items, *, open: bool = False) -> AllowedFilms:
+        """These films, named by title and year, which no other film shares, or by number."""
         catalog = self.world.catalog
         numbered = self.numbered or self.llm.form == "described"
         titles: tuple[str, ...] = ()
         if not open and not numbered:
             titles = tuple(titled(catalog, item) for item in items)
-        return Offer(items, open, tuple(catalog.fields), titles, self.llm.most, numbered and not open)
+        return AllowedFilms(items, open, tuple(catalog.fields), titles, self.llm.most, numbered and not open)
 
-    def offer(self) -> Offer:
+    def allowed_films(self) -> AllowedFilms:
         """The films that the model may recommend at this turn."""
         raise NotImplementedError
 
-    def user_message(self, text: str, offer: Offer) -> str:
+    def user_message(self, text: str, allowed: AllowedFilms) -> str:
         """The user's words as the model gets them."""
         return text
 
-    def system_message(self, offer: Offer) -> str:
+    def system_message(self, allowed: AllowedFilms) -> str:
         """The task, which comes first, and a session's films with it: an engine reads them once."""
         name = prompt_name(self.prompt, self.llm)
         films = {}
         if "films" in prompts.wanted(name):
-            films["films"] = offer.lines(self.world.catalog)
-        return prompts.render(name, most=self.llm.most, form=form(offer, self.llm), **films)
+            films["films"] = allowed.lines(self.world.catalog)
+        return prompts.render(name, most=self.llm.most, form=form(allowed, self.llm), **films)
 
-    def schema(self, offer: Offer) -> Schema | None:
+    def schema(self, allowed: AllowedFilms) -> Schema | None:
         """The JSON schema of the answer; None for plain text."""
-        return reply_schema(offer, self.llm) if self.llm.structured else None
+        return reply_schema(allowed, self.llm) if self.llm.structured else None
 
     def messages(
-        self, offer: Offer, utterance: str, more: Sequence[Message] = ()
+        self, allowed: AllowedFilms, utterance: str, more: Sequence[Message] = ()
     ) -> tuple[tuple[Message, ...], int]:
         """The messages of a turn with ``more`` behind them, and how many utterances were left out."""
-        user = Message("user", self.user_message(shorten(utterance, TURN_LIMIT), offer))
-        messages, left_out = self.fitting(Message("system", self.system_message(offer)), [user])
+        user = Message("user", self.user_message(shorten(utterance, TURN_LIMIT), allowed))
+        messages, left_out = self.fitting(Message("system", self.system_message(allowed)), [user])
         return (*messages, *more), left_out
 
-    def answer(self, turn: int, offer: Offer, utterance: str) -> tuple[Understood, dict[str, Any]]:
+    def answer(self, turn: int, allowed: AllowedFilms, utterance: str) -> tuple[Understood, dict[str, Any]]:
         """The model's answer, and what the log says of it; titles enforced where the settings say so."""
-        messages, left_out = self.messages(offer, utterance)
-        reply = self.ask(turn, messages, self.schema(offer))
-        understood = self.read(reply, offer, utterance)
+        messages, left_out = self.messages(allowed, utterance)
+        reply = self.ask(turn, messages, self.schema(allowed))
+        understood = self.read(reply, allowed, utterance)
         log = self.noted(reply, left_out)
-        if self.llm.enforce and understood.foreign:
-            understood, enforced = self._enforced(turn, offer, reply, understood, utterance)
+        if self.llm.enforce and understood.hallucinated:
+            understood, enforced = self._enforced(turn, allowed, reply, understood, utterance)
             log |= enforced
         return understood, log
 
@@ -297,50 +297,50 @@ class ModelSystem:
             log["thinking"] = reply.thinking
         return log
 
-    def read(self, reply: Reply, offer: Offer, utterance: str) -> Understood:
-        """The answer in terms of the catalogue. Structured, the names on offer (open: the titles) are
+    def read(self, reply: Reply, allowed: AllowedFilms, utterance: str) -> Understood:
+        """The answer in terms of the catalogue. Structured, the films that it names (open: by title) are
         recommended; in plain text every title that the reply does not advise against, but for films not
-        offered that the user's latest words name. Titles that the catalogue lacks are foreign.
+        allowed that the user's latest words name. Titles that the catalogue lacks are hallucinated.
         """
         structured = self.llm.structured
         record: Any = safety.loads(reply.text, "the reply") if structured else {"reply": reply.text}
         text = str(record["reply"]).strip()
-        heard = SaidReply(self.world.grounder, text, utterance, offer.items, wanted=utterance)
-        foreign = heard.unknown()
-        if structured and offer.open:
+        heard = SaidReply(self.world.grounder, text, utterance, allowed.items, wanted=utterance)
+        hallucinated = heard.unknown()
+        if structured and allowed.open:
             items, unknown = written_titles.films_named(self.world.catalog, record["recommended"])
-            foreign = list(dict.fromkeys([*unknown, *foreign]))
+            hallucinated = list(dict.fromkeys([*unknown, *hallucinated]))
         elif structured:
-            by_name = dict(zip(offer.names, offer.items, strict=True))
+            by_name = dict(zip(allowed.names, allowed.items, strict=True))
             items = tuple(dict.fromkeys(by_name[name] for name in record["recommended"]))
         else:
             items = heard.recommended()
         state = record.get("state")
         if state is not None:
             state = {name: value for name, value in state.items() if value}
-        return heard.understood(items, foreign, offer.most, state)
+        return heard.understood(items, hallucinated, allowed.most, state)
 
     def _enforced(
-        self, turn: int, offer: Offer, reply: Reply, first: Understood, utterance: str
+        self, turn: int, allowed: AllowedFilms, reply: Reply, first: Understood, utterance: str
     ) -> tuple[Understood, dict[str, Any]]:
-        """A second answer, where the context has room; foreign titles and films no longer named are cut."""
+        """A second answer, where the context has room; hallucinated titles, and films no longer named, go."""
         understood = first
         how = "cut unasked"
-        titles = [one_line(shorten(title, 120)) for title in first.foreign[:10]]
+        titles = [one_line(shorten(title, 120)) for title in first.hallucinated[:10]]
         again = Message("user", prompts.render("movies/crs_again", foreign=", ".join(titles)))
         more = (Message("assistant", shorten(reply.text, TURN_LIMIT)), again)
-        messages, _ = self.messages(offer, utterance, more)
+        messages, _ = self.messages(allowed, utterance, more)
         if tokens_at_most(messages) <= room(self.llm.options):
-            second = self.ask(turn, messages, self.schema(offer), step=1)
-            understood = self.read(second, offer, utterance)
-            how = "cut" if understood.foreign else "asked again"
-        if understood.foreign:
+            second = self.ask(turn, messages, self.schema(allowed), step=1)
+            understood = self.read(second, allowed, utterance)
+            how = "cut" if understood.hallucinated else "asked again"
+        if understood.hallucinated:
             text = written_titles.cut(understood.text, understood.unknown)
-            mentions = self.world.grounder.titles(text, prefer=offer.items)
+            mentions = self.world.grounder.titles(text, prefer=allowed.items)
             named = {mention.item for mention in mentions}
             items = tuple(item for item in understood.items if item in named)
             understood = replace(understood, text=text, items=items)
-        return understood, {"enforced": how, "first_hallucinated": list(first.foreign)}
+        return understood, {"enforced": how, "first_hallucinated": list(first.hallucinated)}
 
     def fitting(
         self, first: Message, last: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()
@@ -400,11 +400,11 @@ class ModelSystem:
                 return None
             raise
 
-    def replied(self, understood: Understood, offer: Offer, log: Mapping[str, Any]) -> SystemReply:
+    def replied(self, understood: Understood, allowed: AllowedFilms, log: Mapping[str, Any]) -> SystemReply:
         """The reply, with what the log says of it."""
         extra: dict[str, Any] = {}
-        if not offer.open:
-            extra["offered_ids"] = self.ids(offer.items)
+        if not allowed.open:
+            extra["offered_ids"] = self.ids(allowed.items)
         if understood.mentioned:
             extra["mentioned_ids"] = self.ids(understood.mentioned)
         if copied_prompt(understood.text):
@@ -419,7 +419,7 @@ class ModelSystem:
             understood.text,
             understood.items,
             self.world.catalog.known_values(understood.state or {}),
-            understood.foreign,
+            understood.hallucinated,
             extra | dict(log),
         )
 
@@ -447,11 +447,11 @@ class _Closed(ModelSystem):
 
     prompt = "crs_closed"
 
-    def offer(self) -> Offer:
+    def allowed_films(self) -> AllowedFilms:
         """The session's films: the catalogue, or a draw with answers to the user's constraints."""
         if not self.shelf:
             self.shelf = base.drawn(self.world.catalog, self.llm.listed, self.seed, self.session)
-        return self.offered(self.shelf)
+        return self.name_films(self.shelf)
 
 
 @register("rag", parse=base.check_reader)
@@ -460,17 +460,17 @@ class _Rag(ModelSystem):
 
     prompt = "crs_rag"
 
-    def offer(self) -> Offer:
+    def allowed_films(self) -> AllowedFilms:
         """The best films of the search in random order: its own would tell which film the search chose."""
         kind = search.search_kind(self.llm.retriever)
         hits = search.index(self.world.catalog).found(*kind, self.heard, self.llm.listed)
         draw = rng.stream(self.seed, "movies", self.session, "system", "listed", len(self.heard))
         order = draw.permutation(len(hits)).tolist()
-        return self.offered(tuple(int(hits[index].id) for index in order))
+        return self.name_films(tuple(int(hits[index].id) for index in order))
 
-    def user_message(self, text: str, offer: Offer) -> str:
+    def user_message(self, text: str, allowed: AllowedFilms) -> str:
         """The films found, then the user's words."""
-        return prompts.render("movies/crs_rag_turn", films=offer.lines(self.world.catalog), text=text)
+        return prompts.render("movies/crs_rag_turn", films=allowed.lines(self.world.catalog), text=text)
 
 
 @register("free")
@@ -484,6 +484,6 @@ class _Free(ModelSystem):
         """No film is shown."""
         return 0
 
-    def offer(self) -> Offer:
+    def allowed_films(self) -> AllowedFilms:
         """Any film: titles are looked up in the catalogue afterwards."""
-        return self.offered((), open=True)
+        return self.name_films((), open=True)

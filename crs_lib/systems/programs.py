@@ -366,7 +366,7 @@ class _ProgramSystem:
         if understood.thinking:
             extra["thinking"] = understood.thinking
         constraints = catalog.known_values(answer.state or {})
-        return SystemReply(understood.text, understood.items, constraints, understood.foreign, extra)
+        return SystemReply(understood.text, understood.items, constraints, understood.hallucinated, extra)
 
 
 def _once(named: Sequence[str], in_text: Sequence[str]) -> list[str]:

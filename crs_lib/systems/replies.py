@@ -41,7 +41,7 @@ class Understood:
 
     text: str
     items: Items
-    foreign: tuple[str, ...]
+    hallucinated: tuple[str, ...]
     mentioned: Items
     state: Mapping[str, Any] | None
     beyond: int
@@ -83,7 +83,7 @@ class SaidReply:
         """The titles in lists that the catalogue lacks. Each item is looked up as a text: its film joins the
         mentions, and those in its description leave them. A list of which nothing is known is no list.
         """
-        foreign: list[Foreign] = []
+        hallucinated: list[Foreign] = []
         n_known = 0
         for item in _list_items(self.text):
             inside = [mention for mention in self._mentions if item.start <= mention.start < item.end]
@@ -96,9 +96,9 @@ class SaidReply:
             elif inside:
                 n_known += 1
             elif not _LABEL.match(item.title):
-                foreign += _title_of(item)
+                hallucinated += _title_of(item)
         self._mentions.sort()
-        return foreign if n_known else []
+        return hallucinated if n_known else []
 
     def unknown(self) -> list[str]:
         """The titles in the text that the catalogue lacks."""
@@ -119,7 +119,7 @@ class SaidReply:
     def understood(
         self,
         items: Items,
-        foreign: Sequence[str],
+        hallucinated: Sequence[str],
         most: int | None = None,
         state: Mapping[str, Any] | None = None,
     ) -> Understood:
@@ -129,7 +129,7 @@ class SaidReply:
         return Understood(
             text=self.text,
             items=counted,
-            foreign=tuple(foreign),
+            hallucinated=tuple(hallucinated),
             mentioned=tuple(dict.fromkeys(mentioned)),
             state=state,
             beyond=len(items) - len(counted),

@@ -19,7 +19,7 @@ from crs_lib.llm.base import BACKENDS, Message, room, tokens_at_most, tokens_of
 from crs_lib.llm.text import fence, one_line
 from crs_lib.systems import modes, tracker
 from crs_lib.systems.base import SYSTEMS, SystemReply, World, rank
-from crs_lib.systems.modes import TURN_LIMIT, ModelSystem, Offer, Schema
+from crs_lib.systems.modes import TURN_LIMIT, AllowedFilms, ModelSystem, Schema
 from crs_lib.systems.settings import ModelSettings
 
 _NOTHING = "- nothing that is recorded yet"
@@ -45,11 +45,11 @@ class _Worded(ModelSystem):
         self.state = tracker.apply(self.state, tracker.read(self.world.grounder, text))
         items = rank(self.world.catalog, self.state, {}, self.seen, draw, self.llm.offered)
         self.lines.append(_quote(USER, text))
-        offer = Offer(items, ids=tuple(self.ids(items)))
-        understood, log = self.answer(turn, offer, text)
+        allowed = AllowedFilms(items, ids=tuple(self.ids(items)))
+        understood, log = self.answer(turn, allowed, text)
         self.lines.append(_quote(SYSTEM, understood.text))
         self.seen += [item for item in understood.items if item not in self.seen]
-        return replace(self.replied(understood, offer, log), constraints=dict(self.state))
+        return replace(self.replied(understood, allowed, log), constraints=dict(self.state))
 
     @classmethod
     def longest(cls, catalog: Catalog, llm: ModelSettings) -> int:
@@ -62,23 +62,23 @@ class _Worded(ModelSystem):
         text = prompts.source(_prompt(llm)) + films + "x" * (TURN_LIMIT + _MARGIN)
         return tokens_at_most([Message("user", text)])
 
-    def schema(self, offer: Offer) -> Schema | None:
+    def schema(self, allowed: AllowedFilms) -> Schema | None:
         """The JSON schema of a structured reply: a text, ids of films."""
         if not self.llm.structured:
             return None
         text: Schema = {"type": "string", "minLength": 1}
         if self.llm.reply_limit is not None:
             text["maxLength"] = self.llm.reply_limit
-        films = {"type": "array", "items": {"enum": list(offer.ids)}, "maxItems": self.llm.most}
+        films = {"type": "array", "items": {"enum": list(allowed.ids)}, "maxItems": self.llm.most}
         return modes.object_schema({"reply": text, "recommended": films}, "reply", "recommended")
 
     def messages(
-        self, offer: Offer, utterance: str, more: Sequence[Message] = ()
+        self, allowed: AllowedFilms, utterance: str, more: Sequence[Message] = ()
     ) -> tuple[tuple[Message, ...], int]:
         """The prompt of a turn, the utterances in it, and ``more`` behind it. As many of the latest
         utterances as fit into the context are quoted, room left for ``more``; the last utterance always is.
         """
-        values = self._values(offer)
+        values = self._values(allowed)
         empty = prompts.render(_prompt(self.llm), **values, conversation="", fence="0" * 16)
         free = room(self.llm.options) - tokens_at_most([Message("user", empty)]) - tokens_at_most(more)
         quoted = list(self.lines)
@@ -89,14 +89,14 @@ class _Worded(ModelSystem):
         text = prompts.render(_prompt(self.llm), **values, conversation=conversation, fence=fence(quoted))
         return (Message("user", text), *more), len(self.lines) - len(quoted)
 
-    def _values(self, offer: Offer) -> dict[str, str | int]:
+    def _values(self, allowed: AllowedFilms) -> dict[str, str | int]:
         """What a prompt says of the constraints and of the films on offer."""
-        films = [film(self.world.catalog, item, with_id=self.llm.structured) for item in offer.items]
+        films = [film(self.world.catalog, item, with_id=self.llm.structured) for item in allowed.items]
         wishes = [f"- {name}: {value}" for name, value in self.state.items()]
         return {
             "wishes": "\n".join(wishes) or _NOTHING,
             "candidates": "\n".join(films),
-            "most": min(self.llm.most, len(offer.items)),
+            "most": min(self.llm.most, len(allowed.items)),
         }
 
 

@@ -531,6 +531,24 @@ def test_the_name_of_a_system_is_heard_whatever_is_done_with_the_logs(more, tmp_
     assert "mine" in shown
 
 
+def test_a_name_that_no_conversation_needs_is_said(tmp_path, capsys):
+    record = {"id": "c1", "model": "gpt", "messages": MESSAGES}
+    log = tmp_path / "log.jsonl"
+    log.write_text(json.dumps(record) + "\n", encoding="utf-8")
+    assert main(["data", "import", str(log), "--system", "mine"]) == 0
+    assert (
+        "--system mine names no conversation: the logs say which system spoke (gpt)"
+        in capsys.readouterr().out
+    )
+
+
+def test_a_file_of_another_kind_is_told_what_to_write(tmp_path, capsys):
+    talk = tmp_path / "talk.txt"
+    talk.write_text("User: hello\nAssistant: hello\n", encoding="utf-8")
+    assert main(["data", "import", str(talk)]) == 2
+    assert 'write each as {"messages": [{"role": "user"' in capsys.readouterr().err
+
+
 def generator():
     """The script beside the sample, as a module."""
     spec = importlib.util.spec_from_file_location("make_sample", PLACE / "make_sample.py")

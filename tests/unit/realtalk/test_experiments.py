@@ -86,7 +86,7 @@ def test_test_chats_are_scored_once_on_purpose():
     refused(r"already scored .*run 'first'", is_repeated, split="test", final=True, error=RunError)
     assert is_repeated(split="test", final=True, force=True)
     assert not is_repeated(split="test", final=True, keep=20)
-    config = RealTalkConfig(run="around", data="realtalk", split="test")
+    config = RealTalkConfig(run="strict", data="realtalk", split="test")
     refused("final=true", study.REALTALK.run, "evaluate", config, error=RunError)
 
 
@@ -125,6 +125,16 @@ def test_a_run_is_scored_by_its_own_cases_and_trade_off_or_by_others():
     changed = study.of_run("first", against="other", arc_cases="cases.jsonl")
     assert changed.against == "other"
     assert changed.arc_cases == "cases.jsonl"
+
+
+@pytest.mark.parametrize(("setting", "refusal"), [
+    ("arc_cases", "nowhere: cannot be read"),
+    ("prompts", "prompts .*nowhere' is no folder"),
+])  # fmt: skip
+def test_own_cases_and_prompts_that_are_not_there_are_refused_before_a_question(setting, refusal, tmp_path):
+    config = RealTalkConfig(run="own", data=str(CHAT), **{setting: str(tmp_path / "nowhere")})
+    refused(refusal, study.predict, config)
+    assert not (paths.run_folder("realtalk", "own") / "predictions.jsonl").exists()
 
 
 @pytest.mark.parametrize("qa", [[], [{"question": "Where does Ann ski?", "evidence": ["D77:1"]}]])

@@ -15,6 +15,7 @@ from crs_lib.core import tables
 from crs_lib.data.logs import Quirk
 from crs_lib.realtalk import agent, corpus, describe, index, learning, scoring, search
 from crs_lib.realtalk.config import RealTalkConfig
+from crs_lib.realtalk.index import TopicSegment
 from crs_lib.retrieval import encoders
 from tests.helpers import refused
 from tests.helpers.onnx_model import mean_of_tokens
@@ -73,9 +74,11 @@ def test_a_narrative_is_the_start_of_the_ranking_within_its_bound(scores, most, 
     assert 1 <= len(chosen) <= most
 
 
-def test_the_old_preview_sees_three_messages_of_a_segment():
-    owner = np.array([0] * 6 + [1] * 4)
-    assert agent.preview([5, 7, 0], owner, [0, 6], 10) == [0, 7]  # 5 is the best, but sixth of its node
+def test_the_old_preview_sees_three_messages_of_a_segment_and_none_of_the_next():
+    segments = [TopicSegment(0, 6, 1, ()), TopicSegment(6, 8, 1, ()), TopicSegment(8, 12, 1, ())]
+    owner = np.repeat([0, 1, 2], [6, 2, 4])
+    assert agent.preview([5, 7, 0], owner, segments, 10) == [0, 7]  # the best is the sixth of its segment
+    assert agent.preview([5, 6, 7, 8, 9], owner, segments, 10) == [6, 7, 8, 9]
 
 
 def test_every_covered_segment_gives_its_best_message():

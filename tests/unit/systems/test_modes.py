@@ -205,7 +205,7 @@ def test_films_go_by_title_and_year_or_by_numbers_in_the_earlier_form(catalog):
     everything = tuple(range(len(catalog)))
     for form in ("brief", "described"):
         world = replace(with_model([], form=form), catalog=catalog)
-        offer = modes.ModelSystem(world, 7, 0, "closed:scripted", "scripted").offered(everything)
+        offer = modes.ModelSystem(world, 7, 0, "closed:scripted", "scripted").name_films(everything)
         assert len({*offer.names}) == len(catalog)
         numbers = tuple(str(position + 1) for position in everything)
         titles = tuple(f"{entry.title} ({entry.year})" for entry in catalog.items)
