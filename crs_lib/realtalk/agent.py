@@ -624,9 +624,9 @@ class Agent:
             inside = np.isin(owner[best], segments)
             best, scores = np.array(best)[inside].tolist(), scores[inside]
         if config.selection == "preview":
-            segments = self.index.segments
-            fact = preview(best, owner, segments, config.most)
-            return {"selected": fact, "narrative": preview(best, owner, segments, config.narrative)}
+            cuts = self.index.segments
+            fact = preview(best, owner, cuts, config.most)
+            return {"selected": fact, "narrative": preview(best, owner, cuts, config.narrative)}
         distance = config.listed if state["plan"].many else config.single
         fact = facts(best, scores, distance * self._unit, config.most)
         fact = covering(fact, best, owner, config.covered)
