@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -62,7 +62,8 @@ class RowNote(NamedTuple):
 class CleaningReport:
     """The record of a cleaning: counts per field before and after, every change, every row that is no film.
 
-    ``form`` is the public form that the file was read as, "" where it is of none.
+    ``form`` is the public form that the file was read as, "" where it is of none; ``short_rows`` are the
+    numbers of rows with fewer cells than columns, whose last columns count as empty.
     """
 
     changes: Counter[Change] = field(default_factory=Counter)
@@ -75,6 +76,7 @@ class CleaningReport:
     low_information: int = 0
     ignored_keys: Counter[str] = field(default_factory=Counter)
     broken_titles: int = 0
+    short_rows: Sequence[int] = ()
 
     @classmethod
     def empty(cls, names: Iterable[str]) -> "CleaningReport":
@@ -125,6 +127,8 @@ class CleaningReport:
             rows.append(("file", "read as", "", self.form, "known by its columns", self.films_read, ""))
         for note in self.row_notes:
             rows.append(("row", note.action, note.title, note.film, note.reason, 1, note.row))
+        for number in self.short_rows:
+            rows.append(("row", "short", "", "", "fewer cells than columns: the last are empty", 1, number))
         return pd.concat([frame, pd.DataFrame(rows, columns=frame.columns)], ignore_index=True)
 
     def balance(self) -> str:
@@ -133,11 +137,23 @@ class CleaningReport:
         left = self.left_out
         why = f" (row {left[0].row}: {left[0].reason})" if left else ""
         parts = f"{self.films_kept:,} films + {len(self.merged_films):,} merged + {len(left):,} left out{why}"
-        empty = 0
+        reasons: Counter[str] = Counter()
         for change, films in self.changes.items():
-            empty += films if change.reason == _PLACEHOLDER else 0
+            reasons[change.reason] += films
+        empty = reasons[_PLACEHOLDER]
+        assumed = reasons[lexicon.TWO_DIGITS]
+        short_years = f"; {assumed:,} years of two digits, whose century is assumed" if assumed else ""
         broken = f"; {self.broken_titles:,} titles have U+FFFD, decoded wrongly" if self.broken_titles else ""
-        return f"{read} = {parts}; {empty:,} placeholders are no values{broken}"
+        return f"{read} = {parts}; {empty:,} placeholders are no values{short_years}{broken}{self._short()}"
+
+    def _short(self) -> str:
+        """The clause that tells the rows with fewer cells than columns; empty where there is none."""
+        if not self.short_rows:
+            return ""
+        fewer = (
+            f"{len(self.short_rows):,} rows have fewer cells than columns (row {self.short_rows[0]} first)"
+        )
+        return f"; {fewer}, whose last columns count as empty"
 
     def __str__(self) -> str:
         fate = "never"
@@ -153,6 +169,7 @@ class CleaningReport:
         if self.broken_titles:
             cure = "the file was decoded wrongly, fetch it again or name its encoding"
             sentence += f"; {self.broken_titles:,} titles have U+FFFD: {cure}"
+        sentence += self._short()
         if self.form:
             sentence += f"; read as {self.form}"
         if self.ignored_keys:

@@ -41,10 +41,13 @@ _FLAGS_FROM = 5  # column of u.item
 
 
 class Rows(NamedTuple):
-    """The rows of a file, each an object by column or :class:`LeftOut`, and the public form, if known."""
+    """The rows of a file, each an object by column or :class:`LeftOut`, and the public form, if known. While
+    they are read, the numbers of those with fewer cells than columns are added to ``short``.
+    """
 
     rows: Iterable[object]
     form: str = ""
+    short: Sequence[int] = ()
 
 
 def ending(path: Path) -> str:
@@ -305,7 +308,8 @@ def _text_rows(path: Path, kind: str, named: str) -> Rows:
     encoding = _encoding(path, named, form.encoding)
     if encoding == "latin-1" and not named and _is_utf8(path):
         encoding = "utf-8"
-    return Rows(_decoded(_records(path, form, encoding), path, encoding), form.name)
+    short: list[int] = []
+    return Rows(_decoded(_records(path, form, encoding, short), path, encoding), form.name, short)
 
 
 def _is_utf8(path: Path) -> bool:
@@ -319,8 +323,8 @@ def _is_utf8(path: Path) -> bool:
     return True
 
 
-def _records(path: Path, form: _Form, encoding: str) -> Iterator[object]:
-    """The rows of a text file by the names of their columns."""
+def _records(path: Path, form: _Form, encoding: str, short: list[int]) -> Iterator[object]:
+    """The rows of a text file by the names of their columns; numbers of short ones are added to ``short``."""
     with _lines(path, encoding) as file:
         numbered = safety.lines(file, path.name, blank=True)
         lines = (line for _, line in itertools.islice(numbered, form.skip, None))
@@ -331,11 +335,16 @@ def _records(path: Path, form: _Form, encoding: str) -> Iterator[object]:
         columns = _distinct(form.columns or _stripped(next(filter(None, _checked(table, path)), [])))
         size = len(columns)
         safety.check_table(path.name, 0, size)
-        for cells in _checked(table, path):
+        number = 0
+        for cells in filter(None, _checked(table, path)):
+            number += 1
             if len(cells) == size:
                 yield dict(zip(columns, cells, strict=True))
-            elif cells:
-                yield _uneven(cells, columns, form)
+                continue
+            row = _uneven(cells, columns, form)
+            if len(cells) < size and not isinstance(row, LeftOut):
+                short.append(number)
+            yield row
 
 
 def _closed(lines: Iterable[str], path: Path, form: _Form) -> Iterator[str]:

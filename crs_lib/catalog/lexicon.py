@@ -263,14 +263,16 @@ _DATE = re.compile(r"(\d{4})(?:0[1-9]|1[0-2])(?:[0-2]\d|3[01])")  # 19270923
 _EPOCH = re.compile(r"-?\d{9,14}(?:\.\d+)?")  # seconds or milliseconds since 1970
 _FOUR_DIGITS = re.compile(r"(?<!\d)\d{4}(?![\ds])")
 _TWO_DIGITS = re.compile(r"\d{1,2}([/.-])(?:\d{1,2}|[a-z]{3,9})\1(\d\d)", re.IGNORECASE)
-_PIVOT = 69  # as POSIX reads two digits: 69 is 1969, 68 is 2068
+_LATEST_RELEASE = 2030  # two digits name no later year
+TWO_DIGITS = "two digits: the century is assumed"  # the reason of a year
 _MILLISECONDS = 10**11
 
 
 def any_year(raw: str, near: int = 0) -> Cleaned:
     """The year of a date in any usual form: "1927-01-10", "19270923", "13 Mar 1927", "1927–1930" (the first).
 
-    Of two digits ("5/11/24") the century is the one closest to ``near``; without it 69 is 1969, 68 is 2068.
+    Of two digits ("5/11/24") it is the year closest to ``near`` and not after 2030; without ``near`` the last
+    such year: 24 is 2024, 45 is 1945.
     """
     text = raw.strip().removesuffix(".0")
     if re.fullmatch(r"-?\d{1,4}", text):
@@ -289,12 +291,10 @@ def any_year(raw: str, near: int = 0) -> Cleaned:
     if not two:
         return Cleaned(None, "no year" if text else "empty")
     year = int(two[2])
-    centuries = [1900 + year, 2000 + year]
+    years = [century + year for century in (2000, 1900) if century + year <= _LATEST_RELEASE]
     if near:
-        centuries.sort(key=lambda one: abs(one - near))
-    elif year < _PIVOT:
-        centuries.reverse()
-    return Cleaned(str(centuries[0]), "two digits: the century is assumed")
+        years.sort(key=lambda one: abs(one - near))
+    return Cleaned(str(years[0]), TWO_DIGITS)
 
 
 def clean_year(raw: str) -> Cleaned:

@@ -135,6 +135,7 @@ def _from_rows(read_rows: files.Rows, layout: Layout) -> Catalog:
     films = map(columns.film, chain(head, rows))
     form = read_rows.form or files.public_form(objects[0])
     catalog = layout.catalog(films, open_genres=True, near=columns.near, form=form)
+    catalog.report.short_rows = tuple(read_rows.short)
     if not len(catalog.vocabulary):
         lacks = f"no value of any field ({', '.join(layout.rows)})"
         raise _nothing_read(layout, objects[0], catalog.report.films_read, lacks)

@@ -36,6 +36,10 @@ _ROMAN = ("i ii iii iv v vi vii viii ix x xi xii xiii xiv xv xvi xvii xviii xix 
 _LETTERS = frozenset("ivx")  # numbers of one letter, which may also be words
 _ELIDED = re.compile(r"(\w{1,2}['’])(\S.*)")  # L'Avventura
 _AND = re.compile(r"\band\b", re.I)
+_HALF_SIGN = re.compile(r" ?½")
+_HALF = re.compile(r" ?\b1/2\b")
+_DIGIT_INSIDE = re.compile(r"(?<=[a-z])[013457](?=[a-z])", re.I)  # "Se7en", "S1m0ne"
+_LETTERS_OF = {"0": "o", "1": "i", "3": "e", "4": "a", "5": "s", "7": "v"}
 
 
 class Title(NamedTuple):
@@ -134,7 +138,8 @@ def _behind() -> re.Pattern[str]:
 
 
 def spellings(title: str) -> Iterator[tuple[str, str]]:
-    """The ways to write a title, itself first: article behind, "&" or "and", roman or arabic numbers.
+    """The ways to write a title, itself first: article behind, "&" or "and", roman or arabic numbers, halves
+    ("8½"), digits in place of letters ("Se7en").
 
     With each goes the mark that must stand in it: "," before an article behind, "&", or none.
     """
@@ -144,6 +149,11 @@ def spellings(title: str) -> Iterator[tuple[str, str]]:
             written.append((text.replace("&", " and "), mark))
         elif _AND.search(text):
             written.append((_AND.sub("&", text), "&"))
+    if "½" in title or "1/2" in title:
+        written.append((_HALF_SIGN.sub(" 1/2", title) if "½" in title else _HALF.sub("½", title), ""))
+    lettered = _DIGIT_INSIDE.sub(_letter, title)
+    if lettered != title:
+        written.append((lettered, ""))
     for text, mark in written:
         yield text, mark
         numbered = _NUMBER.sub(_other_number, text)
@@ -178,3 +188,8 @@ def _other_number(match: re.Match[str]) -> str:
     if word.isdigit() and 0 < int(word) <= len(_ROMAN):
         return _ROMAN[int(word) - 1].upper()
     return match[0]
+
+
+def _letter(match: re.Match[str]) -> str:
+    """The letter that a digit inside a word stands for."""
+    return _LETTERS_OF[match[0]]

@@ -226,6 +226,9 @@ def _quirks(logs: str, out: Path | None, settings: dict[str, Any]) -> None:
         tables.write_csv(out, report)
         print(f"every case: {paths.from_here(out)}")
     last = _passed_over(sessions.total(), turns.total(), broken, "with --run, skipped.csv")
+    lost = int((report["quirk"] == data.LOST).sum())
+    if lost:
+        last += f"; turns with U+FFFD, a character that was lost: {lost:,}"
     print(f"{last}; no quirks" if report.empty else last)
 
 
@@ -281,6 +284,8 @@ def show_import(imported: Any) -> str:
     parts = [read, *(join.sentence for join in imported.joins)]
     if imported.ambiguous:
         parts.append(f"titles that several films bear, the first counts: {imported.ambiguous:,}")
+    if imported.lost:
+        parts.append(f"turns with U+FFFD, a character that was lost: {imported.lost:,}")
     return "; ".join(parts)
 
 

@@ -51,6 +51,8 @@ class Run(Command):
             return
         executed = notebooks.run(source, parameter_values(source, self.p, self.f), self.o)
         print(f"{source.stem} finished: {paths.from_here(executed)}")
+        for line in runner.account(executed):
+            print(line)
 
 
 def parameter_values(

@@ -22,6 +22,7 @@ from crs_lib.core.store import locked
 from crs_lib.cosrec.catalogue_rules import Options
 from crs_lib.cosrec.catalogue_tables import (
     KINDS,
+    LOST,
     Job,
     Part,
     Progress,
@@ -124,7 +125,7 @@ def _check_kept(work: Path, facts: Mapping[str, Mapping[str, Any]]) -> None:
     shutil.rmtree(work)
     reasons = []
     for name, products in counts.most_common():
-        if name not in ("read", "kept"):
+        if name not in ("read", "kept", LOST):
             reasons.append(f"{products:,} {name.removeprefix('dropped: ')}")
     why = ", ".join(reasons) or "the files are empty"
     raise InputError(f"none of {counts['read']:,} products was kept ({why}); what each means: docs/cosrec.md")

@@ -42,6 +42,8 @@ _TABLE = 256 * 2**20  # bytes of a table: sorted with MEMORY, whatever the size 
 _SAMPLE = 20_000  # records that the bounds of the ranges are taken from
 _EXACT = 500_000  # keys up to this many are kept as they are, more as sorted 64-bit digests
 _SOME = 100  # reviews that are written at once
+LOST = "kept with U+FFFD"  # the count of records that lost a character before they came here
+_LOST = "\ufffd".encode()
 _SHOWN = 300  # characters of a quarantined line that are kept
 _LARGEST = 2**63 - 1
 _BUFFER = 1 << 18
@@ -274,6 +276,7 @@ def _products(job: Job, source: Source, lines: _LineReader, counts: Counter[str]
             continue
         counts["kept"] += 1
         asin, ratings, body = result
+        counts[LOST] += _LOST in body
         key = asin.upper()
         rank = min(ratings, _LARGEST)
         if job.options.legacy:
@@ -288,7 +291,7 @@ def _reviews(job: Job, source: Source, lines: _LineReader, counts: Counter[str])
     legacy = options.legacy
     prefix = f"{source.name}\t"  # legacy joins within a category only
     keys = known_keys(job.tables("metas", source))
-    read = valid = unknown = 0
+    read = valid = unknown = lost = 0
     for line, row in lines:
         read += 1
         asin = row.parent_asin
@@ -304,9 +307,10 @@ def _reviews(job: Job, source: Source, lines: _LineReader, counts: Counter[str])
             counts[f"dropped: {reason}"] += 1
         else:
             valid += 1
+            lost += _LOST in body
         if time >= 0:
             yield key, time, rating, read if legacy else 0, body
-    counts.update({"read": read, "kept": valid, "dropped: not in catalogue": unknown})
+    counts.update({"read": read, "kept": valid, "dropped: not in catalogue": unknown, LOST: lost})
 
 
 def _write_tables(folder: Path, rows: Iterator[Row], in_order: bool) -> None:

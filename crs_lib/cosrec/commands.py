@@ -62,6 +62,7 @@ class Catalogue(Command):
     def execute(self, settings: dict[str, Any]) -> None:
         from crs_lib.cosrec.catalogue import build
         from crs_lib.cosrec.catalogue_rules import Options
+        from crs_lib.cosrec.catalogue_tables import LOST
         from crs_lib.cosrec.records import balance
 
         if self.create_output_file == "False":
@@ -79,13 +80,15 @@ class Catalogue(Command):
             lines[name] = lines.get(name, 0) + count
         reasons = {}
         for name, count in lines.items():
-            if name not in ("read", "kept"):
+            if name not in ("read", "kept", LOST):
                 reasons[name.removeprefix("dropped: ")] = count
         for name, count in report["totals"]["joined"].items():
             if name.startswith("duplicate ") or name.endswith(" the limit"):
                 reasons[name] = count
         where = f"{paths.shown(self.out)}.manifest.json; unreadable lines: {self.out.name}.quarantine.jsonl"
-        print(balance("products and reviews", lines["read"], reasons, where))
+        last = balance("products and reviews", lines["read"], reasons, where)
+        lost = lines.get(LOST, 0)
+        print(f"{last}; with U+FFFD, a character that was lost: {lost:,}" if lost else last)
 
 
 class Index(Command):

@@ -7,7 +7,7 @@
 ``simulated``    ``turns`` of ``participant`` and ``utterance`` (UserSimCRS)
 ``openai``       ``messages`` of ``role`` and ``content``; others than user and assistant are ``instructions``
                  (an eval log of Inspect is read as a list of these; a record of ChatGPT's export, LangChain,
-                 tau-bench or DeepEval as one of these)
+                 tau-bench, DeepEval, LMSYS-Chat-1M or WildChat as one of these)
 ``sharegpt``     ``conversations`` of ``from`` and ``value`` (ShareGPT)
 ``redial``       ``messages`` of ``senderWorkerId`` and ``text`` (ReDial); ``movieMentions`` name the films
 
@@ -161,11 +161,11 @@ class _IEvaLM(LogForm):
 
 @FORMS.register("openai")
 class _OpenAI(LogForm):
-    """Messages of ``role`` and ``content``."""
+    """Messages of ``role`` and ``content``; LMSYS and WildChat list them under ``conversation``."""
 
     def __init__(self) -> None:
-        session = "session_id|conversation_id|id"
-        super().__init__("openai", "messages", "role", "content", session, "model_name|model")
+        session = "session_id|conversation_id|conversation_hash|id"
+        super().__init__("openai", "messages|conversation", "role", "content", session, "model_name|model")
 
     def is_aside(self, entry: object) -> bool:
         if not isinstance(entry, Mapping):

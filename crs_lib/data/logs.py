@@ -292,6 +292,7 @@ def _parse(text: str, where: str) -> object:
         return error
 
 
+LOST = "lost character"  # a quirk
 _PRONOUNS = "You|Her|Us|They|Them|It|He|She|Him|We|Me|Who|That|This|Yes|No"
 _PATTERNS = {
     "printed record": (re.compile(r"\{\s*(['\"])\w+\1\s*:"), (USER, SYSTEM)),
@@ -299,7 +300,8 @@ _PATTERNS = {
     "everyday title": (re.compile(rf"(?<=[a-z,(] )(?:{_PRONOUNS})\b"), (USER,)),
     "N/A in text": (re.compile(r"(?<![\w/])N/A(?![\w/])"), (USER, SYSTEM)),
     "speaks of the user": (re.compile(r"\b(?:the|this) user(?:['’]s)?\b", re.IGNORECASE), (SYSTEM,)),
-    "control character": (re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ufffd]"), (USER, SYSTEM)),
+    "control character": (re.compile(r"[\x00-\x08\x0b-\x1f\x7f]"), (USER, SYSTEM)),
+    LOST: (re.compile("\ufffd"), (USER, SYSTEM)),
 }
 
 
@@ -316,7 +318,8 @@ def log_quirks(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
         everyday title       a user's turn holds a title that is an everyday word: "in the mood of Her"
         N/A in text          a missing value of the catalogue was written out as N/A
         speaks of the user   a reply addresses somebody else about 'the user': text of the prompt leaked
-        control character    a terminal code, or a character that was lost in decoding
+        control character    a terminal code
+        lost character       U+FFFD, which stands for a character that was lost in decoding
         empty utterance      a user turn without text
         missing reply        a user turn without a reply, or with an empty one
         repeated reply       a reply that the system gave before in this session, word for word
@@ -331,6 +334,7 @@ def log_quirks(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
         shift after the end  a shift event later than the last turn
         shift listed twice   two shift events at one turn
         thought aloud        a reply with what the system thought; it is kept beside the words, and not scored
+        nothing but thought  a reply that is a thought from end to end, perhaps one that is never closed
         parts without text   a reply with parts that hold no text: an image, a call of a tool
         id for a title       "@112" in place of a title, which the record does not name
         merged utterances    utterances of one speaker in a row were joined into one turn
@@ -445,7 +449,9 @@ def _adaptation(dialogue: Dialogue) -> Iterator[Quirk]:
     """Foreign forms: thoughts, other parts, utterances that were joined, and openings that were set apart."""
     for position, turn in _places(dialogue):
         thinking = turn.meta.get("thinking")
-        if thinking:
+        if thinking and not turn.text:
+            yield Quirk("nothing but thought", position, shorten(str(thinking), 60))
+        elif thinking:
             yield Quirk("thought aloud", position, shorten(str(thinking), 60))
         parts = turn.meta.get("parts")
         if parts:

@@ -348,9 +348,12 @@ def pause_of(headers: Mapping[str, str]) -> float:
 
 def reported(error: object, who: str) -> LLMError:
     """The error that an answer of status 200 reports: "busy" where it may pass, else "refused"."""
+    if isinstance(error, list):
+        error = error[0]
     facts = error if isinstance(error, Mapping) else {"message": error}
     code = str(facts.get("code") or facts.get("status") or facts.get("type") or "")
-    words = shorten(" ".join(str(facts.get("message") or error).split()), 300)
+    message = facts.get("message") or facts.get("detail") or error
+    words = shorten(" ".join(str(message).split()), 300)
     fault = f"{who} answered with an error: {words}"
     if code:
         fault += f" ({code})"
@@ -359,10 +362,13 @@ def reported(error: object, who: str) -> LLMError:
 
 
 def check_no_error(answer: object, who: str) -> None:
-    """Raise LLMError for an error that came with status 200, in place of a chat completion or within it."""
+    """Raise LLMError for an error that came with status 200, in place of an answer or within a completion."""
     if not isinstance(answer, Mapping):
         return
-    error = answer.get("error")
+    error = answer.get("error") or answer.get("errors")
+    failed = answer.get("success") is False or answer.get("status") == "error"
+    if not error and (failed or answer.get("object") == "error"):
+        error = answer
     choices = answer.get("choices")
     if not error and isinstance(choices, list) and choices and isinstance(choices[0], Mapping):
         error = _error_of(choices[0])

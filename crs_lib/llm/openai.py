@@ -250,22 +250,24 @@ class OpenAIBackend(http.Server):
 
     def _context_at(self, address: str) -> list[int]:
         """The model's context on one server; empty where the server says nothing. A server that lists no
-        models is asked for one word instead.
+        models, or not all of them, is asked for one word instead.
         """
+        answer: Any = None
         try:
             answer = self._send("GET", "/models", address)
         except LLMError as error:
             if error.kind != "model missing":
                 raise
-            self.ask(Request.ask("preflight", "Say yes.", options={"num_predict": 16}), address)
+        models = _listed(answer)
+        for name in (self.model, self.accept_model):
+            if name in models:
+                return _contexts(models[name])[:1]
+        if self.accept_model == "*":
             return []
-        entries = answer if isinstance(answer, list) else answer["data"]
-        models = {str(entry["id"]): entry for entry in entries}
-        facts = models.get(self.model) or models.get(self.accept_model)
-        if facts is None and self.accept_model != "*":
-            serves = ", ".join(models) or "nothing"
-            raise LLMError("model missing", f"{shown(address)} serves {serves}, not {self.model}")
-        return _contexts(facts or {})[:1]
+        if models and not (isinstance(answer, dict) and answer.get("has_more")):
+            raise LLMError("model missing", f"{shown(address)} serves {', '.join(models)}, not {self.model}")
+        self.ask(Request.ask("preflight", "Say yes.", options={"num_predict": 16}), address)
+        return []
 
     def ask(self, request: Request, address: str) -> Completion:
         """What the server answers."""
@@ -315,6 +317,17 @@ class OpenAIBackend(http.Server):
             if re.search(pattern, text, re.IGNORECASE):
                 return LLMError("refused", f"{error}; {cure}")
         return error
+
+
+def _listed(answer: object) -> dict[str, Mapping[str, Any]]:
+    """What a server says of each model that it lists: objects under ``data`` or ``models``, or bare names."""
+    entries = answer.get("data") or answer.get("models") if isinstance(answer, Mapping) else answer
+    models: dict[str, Mapping[str, Any]] = {}
+    for entry in entries if isinstance(entries, list) else ():
+        facts = entry if isinstance(entry, Mapping) else {"id": entry}
+        name = facts.get("id") or facts.get("model") or facts.get("name")
+        models[str(name)] = facts
+    return models
 
 
 def _contexts(facts: Mapping[str, Any]) -> list[int]:

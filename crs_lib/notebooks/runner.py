@@ -270,6 +270,15 @@ def run(
     return target
 
 
+def account(executed: Path) -> list[str]:
+    """The lines printed by an executed notebook that say what was read and what was left out or merged."""
+    lines: list[str] = []
+    for cell in code_cells(load(executed)):
+        for printed in cell.outputs:
+            lines += filter(_ACCOUNT.search, printed.get("text", "").splitlines())
+    return lines
+
+
 def output(source: Path, values: Mapping[str, Any]) -> Path:
     """The path of the executed notebook of a run, with its defaults where ``values`` has no other."""
     defaults = {name: parameter.default for name, parameter in parameters_of(source).items()}
@@ -281,6 +290,7 @@ def output(source: Path, values: Mapping[str, Any]) -> Path:
 _PROGRESS = "progress.txt"  # where a kernel without a terminal writes how far it is
 _GLANCE = 0.2  # seconds between two looks at it
 _TIDY = 1.0  # seconds that an interrupted cell has to store what is finished
+_ACCOUNT = re.compile(r"\bread\b.*\b(?:left out|merged)\b")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 

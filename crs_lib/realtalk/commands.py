@@ -71,7 +71,7 @@ class Predict(Command):
         count = tables.write_jsonl(self.out, records) if self.out else len(records)
         if self.ask:
             _answer(built, records[0])
-            _account(chat)
+            print(_account([chat]))
             return
         places = " and ".join(paths.shown(path) for path in (self.out, self.page) if path)
         print(f"{chat.name}: {len(chat.messages)} messages, {count} questions answered -> {places}")
@@ -83,19 +83,24 @@ class Predict(Command):
         if log and model:
             print(f"calls: {study.write_calls(log, log.with_suffix('.jsonl'))}")
         _show_quirks(chat.quirks)
-        _account(chat)
+        print(_account([chat]))
 
 
-def _account(chat: Any) -> None:
-    """Print, as the last line, what was read of a chat, left out and why, and where the list lies."""
-    kinds = Counter(quirk.kind for quirk in chat.quirks if "left out" in quirk.detail)
+def _account(chats: Sequence[Any]) -> str:
+    """The last line: what was read of chats, left out and why, and where the list lies."""
+    messages = 0
+    quirks = []
+    notes = []
+    for chat in chats:
+        messages += len(chat.messages)
+        quirks += chat.quirks
+        notes.append(chat.time_note)
+    kinds = Counter(quirk.kind for quirk in quirks if "left out" in quirk.detail)
     reasons = ", ".join(f"{kind} {count}" for kind, count in kinds.items()) or "nothing"
-    line = f"read: {len(chat.messages)} messages; left out: {reasons}; odd: {len(chat.quirks)}"
-    if chat.quirks:
-        line += f" (first: {chat.quirks[0].kind}, {chat.quirks[0].place[-1]}; all: quirks.csv of notebook 21)"
-    if chat.time_note:
-        line += f"; {chat.time_note}"
-    print(line)
+    line = f"read: {messages} messages; left out: {reasons}; odd: {len(quirks)}"
+    if quirks:
+        line += f" (first: {quirks[0].kind}, {quirks[0].place[-1]}; all: quirks.csv of notebook 21)"
+    return "; ".join([line, *filter(None, notes)])
 
 
 def _show_quirks(quirks: Sequence[Any]) -> None:
@@ -219,6 +224,7 @@ class Evaluate(Command):
         print("\n".join(makers))
         folder = paths.shown(paths.run_folder("realtalk", config.run))
         print(f"\n{time.perf_counter() - start:.0f} s; tables: {folder}/")
+        print(_account(study.chats(config)))
 
 
 def _compare(lever: str, choices: Sequence[str], config: Any) -> None:

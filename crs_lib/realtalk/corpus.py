@@ -218,8 +218,9 @@ _RANGE = re.compile(
     re.IGNORECASE,
 )
 _MORE = re.compile(
-    r"(D?\d{1,9}[:;])(\d{1,9})\s{0,3}[,/、]\s{0,3}(\d{1,9})(?!\s{0,3}[:;\d])", re.IGNORECASE
-)  # "D1:1,3"
+    r"(D?\d{1,9}[:;])(\d{1,9}(?:[-‒–—−]\d{1,9})?)\s{0,3}[,/、]\s{0,3}(\d{1,9})(?!\s{0,3}[:;\d])",
+    re.IGNORECASE,
+)  # "D1:1,3", "D1:1-3,5"
 _WIDE = str.maketrans("：；，／～", ":;,/~")  # as East Asian keyboards write them
 _REACH = 6  # how far a photo may stand from the missing id, in local numbers
 
@@ -263,8 +264,8 @@ def evidence(chat: Chat, question: ChatQuestion, reading: str = VALID) -> GoldEv
 def read_ids(text: str, chat: Chat) -> list[str]:
     """The ids that an evidence string names, slips repaired: ``"D17;39"`` is D17:39, ``"d30:05"`` D30:5,
     ``"D1:1,3"`` and ``"D1:1/3"`` D1:1 and D1:3. ``"D12:3-D12:5"``, ``"D12:3..5"`` and ``"D12:5 to D12:3"``
-    stand for every existing id from the one to the other. What else has a digit stands as it is among them:
-    it names no message and is counted so. Empty where none is named.
+    stand for every existing id from the one to the other, ``"D12:3-5,7"`` for D12:7 besides. What else has a
+    digit stands as it is among them: it names no message and is counted so. Empty where none is named.
     """
     if text in chat.position:
         return [text]
@@ -589,6 +590,9 @@ def _questions(entries: Sequence[Any], quirks: list[Quirk]) -> Iterator[ChatQues
         evidence = _evidence(record.get("evidence"), where, quirks)
         category = _category(record.get("category"), where, quirks)
         trap = _answers(record.get("adversarial_answer"))
+        if trap and not category:
+            category = _ADVERSARIAL
+            quirks.append(Quirk("trap without category", (where,), "read as category 5"))
         unanswerable = category == _ADVERSARIAL or record.get("unanswerable") is True
         unanswerable = unanswerable or any(map(is_abstention, answers))
         answer = next(iter(answers), None)
@@ -637,6 +641,8 @@ _EARLIEST, _LATEST = 1e8, 1e11  # seconds since 1970; beyond them the number cou
 _HALF_DAY = re.compile(r"\b([ap])\.? ?m\b\.?", re.IGNORECASE)
 _WEEKDAY = re.compile(r"(?<!\s)\s*\(\w+\)\s*")  # "(Mon)"
 _CENTURIES = (1900, 2099)
+_FOUR_DIGITS = re.compile(r"\d{4}")
+_TWO_DIGITS = {**{year: 1900 + year for year in range(90, 100)}, **{year: 2000 + year for year in range(41)}}
 _SLASHED = re.compile(r"(?<![\d/])(\d{1,2})/(\d{1,2})/\d{2,4}")
 _MONTHS = 12  # a larger number is a day's
 
@@ -645,6 +651,7 @@ def read_time(value: object, day_first: bool = True) -> dt.datetime | None:
     """The time in a cell, as the clock of the exporting phone shows it: a zone is dropped, seconds (milli-,
     microseconds) since 1970 are in UTC. Forms: RealTalk's ``31.01.2024, 18:05:00``, LoCoMo's, ISO,
     LongMemEval's ``2023/05/08 (Mon) 13:56``, WhatsApp's and Telegram's exports; None for anything else.
+    A year of two digits is one from 1990 to 2040; "45" is none of a chat's, and so no time.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
@@ -683,6 +690,9 @@ def _by_dateutil(text: str, day_first: bool) -> dt.datetime | None:
         times.add(time)
     if len(times) > 1:
         return None
+    if not _FOUR_DIGITS.search(plain):
+        year = _TWO_DIGITS.get(time.year % 100)
+        return time.replace(year=year) if year else None
     return time if _CENTURIES[0] <= time.year <= _CENTURIES[1] else None
 
 

@@ -51,7 +51,7 @@ class Imported(NamedTuple):
     """An import: its folder, a row a system, the conversations skipped, and what of its names matched.
     ``systems``: sessions, turns, sessions with logged constraints, with shifts, and those skipped. ``joins``:
     ids in place of titles, listed titles (or replies) and the catalogue; users and systems. ``ambiguous``:
-    titles in replies of which nothing tells which film is meant.
+    titles in replies of which nothing tells which film is meant. ``lost``: turns with U+FFFD.
     """
 
     folder: Path
@@ -59,6 +59,7 @@ class Imported(NamedTuple):
     skipped: pd.DataFrame
     joins: Sequence[Match]
     ambiguous: int
+    lost: int = 0
 
 
 def user_of(dialogue: Dialogue) -> str:
@@ -106,6 +107,7 @@ class _Counts:
         self.catalog = catalog
         self.grounder = Grounder(catalog)
         self.ambiguous = 0
+        self.lost = 0
         self.systems: dict[str, SystemCounts] = {}
         self.broken: list[Broken] = []
         self.titles: dict[str, None] = {}
@@ -130,6 +132,7 @@ class _Counts:
         heard = ""
         for turn in dialogue.turns:
             text = _ID.sub(self._title, turn.text)
+            self.lost += "\ufffd" in text
             meta = dict(turn.meta)
             if turn.speaker == USER:
                 heard = f"{heard}\n{text}"
@@ -249,7 +252,7 @@ def import_logs(config: ImportConfig) -> Imported:
             why = f"{first.place}: {first.reason}"
             raise InputError(f"no conversation of {config.logs} can be read; the first: {why}")
         joins = counts.joins()
-    return Imported(stage.folder, counts.table(), skipped, joins, counts.ambiguous)
+    return Imported(stage.folder, counts.table(), skipped, joins, counts.ambiguous, counts.lost)
 
 
 def _order(config: ImportConfig) -> dict[str, str]:

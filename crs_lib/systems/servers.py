@@ -196,9 +196,7 @@ class HttpServer(Channel):
 
     def _check_no_error(self, answer: Any) -> None:
         """Raise LLMError for an error that comes with status 200 in place of an answer."""
-        error = answer if answer.get("object") == "error" else answer.get("error")
-        if error:
-            raise http.reported(error, str(self.address))
+        http.check_no_error(answer, str(self.address))
 
     def sent(self, method: str, to: Address, content: bytes | None, conversation: Conversation) -> str:
         """The text of the answer to a request; LLMError for every other status than 200, 201 and 203."""
@@ -304,7 +302,6 @@ class Assistant(HttpServer):
         """The text of the first choice, and what the assistant thought; LLMError where there is no text, for
         an error, and for a reply that was held back.
         """
-        http.check_no_error(answer, str(self.address))
         choice = answer["choices"][0]
         self._check_model(str(answer.get("model") or ""))
         message = choice["message"]
@@ -427,7 +424,7 @@ class _Agent2Agent(HttpServer):
         def latest() -> Any:
             record = {"jsonrpc": "2.0", "id": task["id"], "method": method, "params": {"id": task["id"]}}
             answer = safety.loads(self.posted(record, conversation), "the task", mend=False)
-            self._check_no_error(answer)
+            http.check_no_error(answer, str(self.address))
             return _result(answer)
 
         if not _is_working(task):

@@ -70,11 +70,15 @@ class People(Command):
         from crs_lib.validity import revisions
 
         films = sources.load(self.catalog or data.locate("redial-movies"))
-        study = revisions.study(revisions.replies(Grounder(films)))
+        replies = revisions.replies(Grounder(films))
+        study = revisions.study(replies)
         if self.out:
             revisions.write(study, self.out)
         for frame in study:
             table(frame)
+        rated = [name for names in revisions.RATINGS.values() for name in names]
+        n_rated = int(replies[rated].notna().any(axis=1).sum())
+        print(f"replies read: {len(replies):,}; left out: {len(replies) - n_rated:,} without a rating")
 
 
 class Annotate(Command):

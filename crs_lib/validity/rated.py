@@ -12,7 +12,7 @@ import pandas as pd
 from crs_lib import data as datasets
 from crs_lib.core import safety
 from crs_lib.core.dialogue import Dialogue, Turn
-from crs_lib.core.errors import InputError
+from crs_lib.core.errors import InputError, joined
 from crs_lib.core.text import fold, one_line
 from crs_lib.data.forms import RecordOrigin, dialogue_of
 from crs_lib.metrics.records import mean_defined
@@ -63,6 +63,11 @@ def _abredial(folder: Path) -> Iterator[dict[str, Any]]:
     """AB-ReDial: the whole conversations; the ratings of a turn belong to the utterance of the same words."""
     turns = _table(folder / TURNS, "relevance1")
     wholes = _table(folder / DIALOGUES, "dialogue-overall")
+    strangers: list[str] = []
+    n_matched = 0
+    for name, rows in turns.groupby("ConvId", sort=False):
+        if name not in set(wholes["ConvId"]):
+            strangers += _ratings_by_text(rows)
     for name, rows in wholes.groupby("ConvId", sort=False):
         ratings = _ratings_by_text(turns[turns["ConvId"] == name])
         utterances = []
@@ -71,8 +76,11 @@ def _abredial(folder: Path) -> Iterator[dict[str, Any]]:
                 continue
             speaker, text = _words(cell)
             if text:
+                n_matched += fold(text) in ratings
                 utterances.append(_Utterance(speaker, text, ratings.pop(fold(text), {})))
+        strangers += ratings
         yield _record(str(name), utterances)
+    joined(f"rated utterances of {TURNS} in {DIALOGUES}", n_matched, strangers, ())
 
 
 def _ratings_by_text(rows: pd.DataFrame) -> dict[str, dict[str, list[float]]]:
@@ -80,9 +88,9 @@ def _ratings_by_text(rows: pd.DataFrame) -> dict[str, dict[str, list[float]]]:
     ratings = {}
     for index, number in _RATED.items():
         cell = rows.iloc[0].get(f"utterance{index}", "") if len(rows) else ""
-        ratings[fold(_words(cell)[1])] = {
-            name: _numbers(rows, f"{name}{number}") for name in (RELEVANCE, INTEREST)
-        }
+        text = fold(_words(cell)[1])
+        if text:
+            ratings[text] = {name: _numbers(rows, f"{name}{number}") for name in (RELEVANCE, INTEREST)}
     return ratings
 
 

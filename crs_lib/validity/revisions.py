@@ -19,7 +19,7 @@ from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import Dialogue, Pair
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import RunError, joined
 from crs_lib.core.text import words
 from crs_lib.evaluate.run import score_all
 from crs_lib.metrics import conventions
@@ -102,14 +102,13 @@ def _labelled(dataset: str) -> Iterator[Labelled]:
     """
     rows = corpus().query("dataset == @dataset")
     by_conversation = dict(iter(rows.groupby("conversation")))
-    n = 0
+    strangers = set(by_conversation)
     for dialogue in rated.conversations(dataset):
         if dialogue.session_id in by_conversation:
-            n += 1
+            strangers.discard(dialogue.session_id)
             yield Labelled(dialogue, _labels(dialogue, by_conversation[dialogue.session_id]))
-    if not n:
-        absent = f"none of the {len(by_conversation)} conversations of the corpus is in this file"
-        raise InputError(f"data set {dataset!r}: {absent}")
+    matched = len(by_conversation) - len(strangers)
+    joined(f"labelled conversations in data set {dataset!r}", matched, sorted(strangers), ())
 
 
 def _labels(dialogue: Dialogue, rows: pd.DataFrame) -> dict[int, Label]:

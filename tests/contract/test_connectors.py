@@ -130,6 +130,8 @@ CHAT = [
     ({"error": {"message": "slow down", "code": 429}}, RETRIED),
     ({"error": {"message": "full", "type": "overloaded_error"}}, RETRIED),
     ({"object": "error", "message": "no such model", "code": 404}, "no such model (404)"),
+    ({"errors": [{"message": "no such model", "code": 404}]}, "no such model (404)"),
+    ({"success": False, "message": "no such model"}, "answered with an error: no such model"),
     ({"choices": []}, "answered like no OpenAI-style assistant"),
     (
         {"choices": [{**choice(GOOD)["choices"][0], "error": {"message": "no such model", "code": 404}}]},
@@ -157,6 +159,8 @@ IEVALM = [
     ({"response": "We suggest: 1) Metropolis"}, FINE),
     ({"response": None}, "answered like no server of iEvaLM"),
     ({"error": "no context"}, "no context"),
+    ({"errors": ["no context"]}, "answered with an error: no context"),
+    ({"success": False, "detail": "no context"}, "answered with an error: no context"),
     ({"answer": GOOD}, "answered like no server of iEvaLM"),
     ("Model is running.", "answered like no server of iEvaLM"),
     ('data: {"response": "x"}\n\n', "it streams: let it answer whole"),

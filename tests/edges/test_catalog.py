@@ -5,6 +5,7 @@ import gzip
 import pytest
 
 from crs_lib.catalog import sources
+from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.titles import film_titled
 from crs_lib.core.errors import InputError
 from tests.edges.cases import cases
@@ -62,7 +63,21 @@ def test_a_listed_title_of_another_year_is_outside_the_catalogue(tmp_path):
     assert [film_titled(catalog, title) for title in written] == [0, 0, None, 0, 1]
 
 
-CALLS = {"films": films, "rows": rows, "years": years, "form": form, "also": also, "told": told}
+def named(case):
+    """Whether each of some names is that of a catalogue's only film, as lists write it."""
+    catalog = Catalog.from_records([(case["film"], {"genre": "Drama"})])
+    return [film_titled(catalog, name) == 0 for name in case["names"]]
+
+
+CALLS = {
+    "named": named,
+    "films": films,
+    "rows": rows,
+    "years": years,
+    "form": form,
+    "also": also,
+    "told": told,
+}
 
 
 @pytest.mark.parametrize("case", cases("catalog"))

@@ -49,6 +49,11 @@ def turns(path):
     return lines
 
 
+def quirks(path):
+    """What is odd about a log."""
+    return logs.log_quirks(logs.readable(path, print))["quirk"].tolist()
+
+
 def imported(path):
     """The first reply of a log that became a run."""
     run = import_logs(ImportConfig(logs=str(path), run="edges"))
@@ -67,6 +72,7 @@ CALLS = {
     "films": films,
     "turns": turns,
     "imported": imported,
+    "quirks": quirks,
     "pause": pause,
 }
 

@@ -46,7 +46,7 @@ ODD_TEXTS = [
     (0, 'More like { "name": "Some Film" }', "printed record"),
     (1, "Some Film (N/A) is about a lake.", "N/A in text"),
     (1, "Based on the user's preference, see it.", "speaks of the user"),
-    (1, "\x1b[?25lLoading", "control character"), (0, " \n", "empty utterance"), (1, "", "missing reply"),
+    (1, "\x1b[?25lLoading", "control character"), (1, "See Mis\ufffdre.", "lost character"), (0, " \n", "empty utterance"), (1, "", "missing reply"),
     (3, "Try number 0.", "repeated reply"),
 ]  # fmt: skip
 PLACE = paths.samples() / "thesis"
@@ -312,6 +312,10 @@ ODD_LOGS: list[tuple[Callable[[Record], object], list[list[Any]]]] = [
     (lambda r: r["conversation"][1].pop("constraints"), [[1, SYSTEM, "missing constraints"]]),
     (lambda r: r["conversation"].pop(), [[3, SYSTEM, "missing reply"]]),
     (lambda r: r["conversation"][1].update(thinking="Not Heat."), [[1, SYSTEM, "thought aloud"]]),
+    (
+        lambda r: r["conversation"][1].update(thinking="Not Heat.", text=""),
+        [[1, SYSTEM, "missing reply"], [1, SYSTEM, "nothing but thought"]],
+    ),
     (lambda r: r["conversation"][1].update(parts=["image_url"]), [[1, SYSTEM, "parts without text"]]),
     (lambda r: r["conversation"][1].update(text="Try @112."), [[1, SYSTEM, "id for a title"]]),
     (lambda r: r["conversation"][0].update(text="More in the mood of Her."), [[1, USER, "everyday title"]]),

@@ -245,7 +245,7 @@ def test_with_the_readers_label_a_wish_that_was_replaced_stays(revised):
 
 def test_a_file_without_a_conversation_of_the_corpus_is_refused(revised):
     revised.rows = revised.rows[3:]
-    refused("'uss': none of the 1 conversations of the corpus", revisions.replies, TEN)
+    refused("labelled conversations in data set 'uss': 0 of 1 match", revisions.replies, TEN)
 
 
 def made_up(n, seed):
