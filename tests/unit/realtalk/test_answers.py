@@ -1,6 +1,5 @@
 """Answers taken from the evidence, their scores, the page, and the public benchmark's way of scoring."""
 
-import datetime as dt
 import json
 import math
 import re
@@ -19,7 +18,7 @@ from crs_lib.metrics import evidence
 from crs_lib.realtalk import agent, arcs, compare, corpus, index, page, scoring, search, study
 from crs_lib.realtalk.config import RealTalkConfig
 from crs_lib.report import page as pages
-from tests.helpers import refused
+from tests.helpers import refused, table
 
 CHAT = paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json"
 OTHER = paths.samples() / "realtalk" / "Chat_11_Noor_Felix.json"
@@ -28,48 +27,36 @@ RULES = ("--encoder", "hashing", "--ranker", "hand")
 
 def extracted(chat, question, *selected, near=0.9):
     built = index.build(chat, "hashing")
-    return agent.extract(built, built.plan(question), selected, np.full(built.size, near, np.float32))
+    matches = np.full(built.size, near, np.float32)
+    return agent.extract(built, built.plan(question), selected, matches)
 
 
 @pytest.fixture
 def chat(make_chat):
-    return make_chat(
-        [("Ann", "I went to the lake yesterday, it was lovely."), ("Ben", "Nice!")],
-        [("Ben", "I bought three kayaks in Oslo."), ("Ann", "I never eat fish.")],
-        [("Ben", "I also bought a paddle. What a week!")],
-    )
+    first = [("Ann", "I went to the lake yesterday, it was lovely."), ("Ben", "Nice!")]
+    second = [("Ben", "I bought three kayaks in Oslo."), ("Ann", "I never eat fish.")]
+    third = [("Ben", "I also bought a paddle. What a week!")]
+    return make_chat(first, second, third)
 
 
-@pytest.mark.parametrize(("question", "messages", "text"), [
-    ("When did Ann go to the lake?", [0], "31 December 2023"),
-    ("When did Ben buy kayaks?", [2], "2 January 2024"),  # no date said: the day it was written
-    ("Where did Ben buy kayaks?", [2], "Oslo"),
-    ("How many kayaks did Ben buy?", [2], "three"),
-    ("Does Ann eat fish?", [3], "no"),
-    ("Did Ben buy kayaks?", [2], "yes"),
-    ("What things did Ben buy?", [2, 4], "I bought three kayaks in Oslo, I also bought a paddle"),
-    ("What is Ann's salary?", [], None),
-])  # fmt: skip
+@pytest.mark.parametrize(("question", "messages", "text"), table(__file__, "answers"))
 def test_what_is_asked_for_is_taken_from_the_messages(chat, question, messages, text):
-    assert extracted(chat, question, *messages).text == text
+    assert extracted(chat, question, *messages).text == (text or None)
 
 
 def test_an_answer_says_its_days_its_messages_and_why_there_is_none(chat):
-    assert extracted(chat, "When did Ann go to the lake?", 0).days == ("2023-12-31", "2023-12-31")
-    assert extracted(chat, "What things did Ben buy?", 2, 4).ids == ("D2:1", "D3:1")
+    dated = extracted(chat, "When did Ann go to the lake?", 0)
+    assert dated.days == ("2023-12-31", "2023-12-31")
+    both = extracted(chat, "What things did Ben buy?", 2, 4)
+    assert both.ids == ("D2:1", "D3:1")
     answer = extracted(chat, "What is Ann's salary?", 1, near=0.05)
     assert answer.text is None
     assert "no message shares a word" in answer.why
 
 
-@pytest.mark.parametrize(("start", "end", "words"), [
-    ("2024-01-19", "2024-01-19", "19 January 2024"),
-    ("2024-01-01", "2024-01-31", "January 2024"),
-    ("2023-01-01", "2023-12-31", "2023"),
-    ("2024-01-08", "2024-01-14", "between 8 January and 14 January 2024"),
-])  # fmt: skip
+@pytest.mark.parametrize(("start", "end", "words"), table(__file__, "written_days"))
 def test_days_are_written_as_people_write_them(start, end, words):
-    assert agent.written(dt.date.fromisoformat(start), dt.date.fromisoformat(end)) == words
+    assert agent.written(start, end) == words
 
 
 # ── scores ───────────────────────────────────────────────────────────────────────────────────────────
@@ -78,10 +65,11 @@ def test_days_are_written_as_people_write_them(start, end, words):
 @pytest.mark.slow
 def test_answers_are_scored_beside_the_best_message(sample, predictions):
     rows = scoring.answered(predictions, [sample])
-    table = scoring.answer_means(rows).set_index("category")
-    assert table.loc["all", "n"] == len(rows)
-    assert table.drop("all")["n"].sum() == len(rows)
-    assert table.loc["all", "token_f1"] > table.loc["all", "baseline_f1"]
+    means = scoring.answer_means(rows).set_index("category")
+    every = means.loc["all"]
+    assert every["n"] == len(rows)
+    assert means.drop("all")["n"].sum() == len(rows)
+    assert every["token_f1"] > every["baseline_f1"]
     assert (rows.loc[rows["abstained"], "token_f1"] == 0).all()
 
 
@@ -95,21 +83,23 @@ def test_the_annotated_answers_are_right(sample, predictions):
 
 
 def test_unmoved_questions_sum_up(sample, predictions):
-    table = scoring.unmoved(scoring.questions(predictions, [sample], "valid"))
-    parts = table[["all gold is there", "some is missing", "nothing to rank"]].sum(axis=1)
-    assert table["n"].tolist() == [37]
-    assert parts.tolist() == [37]
+    unmoved = scoring.unmoved(scoring.questions(predictions, [sample], "valid"))
+    (row,) = unmoved.to_dict("records")
+    assert row["n"] == 37
+    assert row["all gold is there"] + row["some is missing"] + row["nothing to rank"] == 37
 
 
 def case(sample, *phases):
+    """An ARC case of the sample's first question, with the ids of each phase."""
+    question = sample.questions[0].text
     listed = [{"title": "t", "ids": list(ids)} for ids in phases]
-    return {"name": "own", "chat": sample.name, "question": sample.questions[0].text, "phases": listed}
+    return {"name": "own", "chat": sample.name, "question": question, "phases": listed}
 
 
 def test_own_arc_cases_are_read(sample, tmp_path):
     path = tmp_path / "own.jsonl"
     good = case(sample, ["D1:1"], ["D2:2", "D2:3"])
-    path.write_text(json.dumps(good) + "\n\n" + json.dumps(good) + "\n")
+    path.write_text(f"{json.dumps(good)}\n\n{json.dumps(good)}\n")
     first, second = study.cases(RealTalkConfig(arc_cases=str(path)), [sample])
     assert first.to_json() == good
     assert second == first
@@ -117,49 +107,47 @@ def test_own_arc_cases_are_read(sample, tmp_path):
 
 def test_wrong_arc_cases_are_named_by_line(sample, tmp_path):
     path = tmp_path / "own.jsonl"
-    good, bad = case(sample, ["D1:1"], ["D2:2"]), case(sample, ["D1:1"], ["D99:1"])
-    path.write_text("\n".join([json.dumps(good), "{", json.dumps(bad), "[]"]))
+    good = json.dumps(case(sample, ["D1:1"], ["D2:2"]))
+    bad = json.dumps(case(sample, ["D1:1"], ["D99:1"]))
+    path.write_text(f"{good}\n{{\n{bad}\n[]")
     with pytest.raises(InputError) as error:
         arcs.read(path, [sample])
-    for words in ("3 problems", "line 2 is no JSON", "line 4, case: ", "line 3, phase 2: no message 'D99:1'"):
-        assert words in str(error.value)
+    problems = str(error.value)
+    assert "3 problems" in problems
+    assert "line 2 is no JSON" in problems
+    assert "line 4, case: " in problems
+    assert "line 3, phase 2: no message 'D99:1'" in problems
 
 
 def test_set_scores_by_hand():
     # selected 1, 2, 3, 4; gold 2, 4, 9: two hits; recall 2/3, precision 2/4, F1 = 2 * (2/3 * 1/2) / (2/3 + 1/2) = 4/7
-    assert evidence.set_score([1, 2, 3, 4], [2, 4, 9]) == pytest.approx((2 / 3, 1 / 2, 4 / 7, 4))
-    assert evidence.set_score([], [1]) == (0.0, 0.0, 0.0, 0)  # no precision to give away
+    score = evidence.set_score([1, 2, 3, 4], [2, 4, 9])
+    assert score == pytest.approx((2 / 3, 1 / 2, 4 / 7, 4))
+    assert evidence.set_score([], [1]) == (0, 0, 0, 0)  # no precision to give away
 
 
 def test_without_gold_nothing_is_scored():
-    values = [*evidence.set_score([1], [])[:3], *evidence.rank_scores([1, 2], []).values()]
-    values += [evidence.fuzzy_recall([1], [], [1, 1]), evidence.arc_score([[1]], []).coverage_any]
-    assert np.isnan(values).all()
+    recall, precision, f1, _ = evidence.set_score([1], [])
+    ranks = evidence.rank_scores([1, 2], [])
+    fuzzy = evidence.fuzzy_recall([1], [], [1, 1])
+    story = evidence.arc_score([[1]], [])
+    for value in (recall, precision, f1, *ranks.values(), fuzzy, story.coverage_any):
+        assert math.isnan(value)
 
 
 def test_rank_scores_by_hand():
-    # gold 7 stands first, gold 9 third, gold 5 nowhere
-    ranked, gold = [7, 1, 9, 2], {7, 9, 5}
-    # DCG = 1/log2(2) + 1/log2(4) = 1.5; ideal for three = 1 + 1/log2(3) + 1/2 = 2.1309
-    expected = {"r@1": 1 / 3, "r@5": 2 / 3, "r@10": 2 / 3, "r@20": 2 / 3, "r@50": 2 / 3, "p@5": 2 / 5}
-    expected |= {
-        "p@10": 2 / 10,
-        "hit@10": 1,
-        "all@10": 0,
-        "mrr": 1,
-        "ndcg@10": 1.5 / (1.5 + 1 / math.log2(3)),
-    }
-    assert evidence.rank_scores(ranked, gold) == pytest.approx(expected)
-    assert evidence.rank_scores([1, 9, 7], gold)["mrr"] == pytest.approx(1 / 2)
-    assert evidence.rank_scores([1], gold)["mrr"] == 0
-    assert evidence.rank_scores([*gold], gold)["all@10"] == 1
+    gold = {7, 9, 5}
+    scores = evidence.rank_scores([7, 1, 9, 2], gold)
+    assert scores == pytest.approx(table(__file__, "rank_scores"))
+    second = evidence.rank_scores([1, 9, 7], gold)
+    assert second["mrr"] == 1 / 2
+    nowhere = evidence.rank_scores([1], gold)
+    assert nowhere["mrr"] == 0
+    whole = evidence.rank_scores([5, 7, 9], gold)
+    assert whole["all@10"] == 1
 
 
-@pytest.mark.parametrize(("selected", "gold", "sessions", "recall"), [
-    (0, 3, [1, 1, 1, 1, 2, 2], 1),  # three away
-    (3, 4, [1, 1, 1, 1, 2, 2], 0),  # one away, another session
-    (0, 4, [1] * 5, 0),  # four away
-])  # fmt: skip
+@pytest.mark.parametrize(("selected", "gold", "sessions", "recall"), table(__file__, "fuzzy"))
 def test_fuzzy_recall_stays_inside_the_session(selected, gold, sessions, recall):
     assert evidence.fuzzy_recall([selected], [gold], sessions) == recall
 
@@ -167,7 +155,8 @@ def test_fuzzy_recall_stays_inside_the_session(selected, gold, sessions, recall)
 def test_arc_scores_by_hand():
     # gold phases {1, 2}, {5}, {9}; answered {1, 5}, {9, 8}: union meets all three phases, 3 of 4 gold ids.
     # One-to-one: answered 1 goes to phase 1 or 2 (overlap 1), answered 2 to phase 3: two of three aligned.
-    score = evidence.arc_score([[1, 5], [9, 8]], [[1, 2], [5], [9]])
+    gold = [[1, 2], [5], [9]]
+    score = evidence.arc_score([[1, 5], [9, 8]], gold)
     assert score.global_recall == pytest.approx(3 / 4)
     assert score.global_precision == pytest.approx(3 / 4)
     assert score.coverage_any == 1
@@ -177,10 +166,12 @@ def test_arc_scores_by_hand():
 
 
 def test_a_story_in_one_phase_is_aligned_with_one():
-    whole = evidence.arc_score([list(range(30))], [[1], [5], [9]])
+    gold = [[1], [5], [9]]
+    whole = evidence.arc_score([range(30)], gold)
+    none = evidence.arc_score([], gold)
     assert whole.coverage_any == 1
     assert whole.coverage_aligned == pytest.approx(1 / 3)
-    assert evidence.arc_score([], [[1], [2]])[:5] == (0, 0, 0, 0, 0)
+    assert none[:5] == (0, 0, 0, 0, 0)
 
 
 def test_phases_are_in_order_or_not():
@@ -189,7 +180,10 @@ def test_phases_are_in_order_or_not():
     assert math.isnan(evidence.in_order([[1]]))
 
 
-@given(st.sets(st.integers(0, 9)), st.sets(st.integers(0, 9)), st.integers(0, 9))
+POSITIONS = st.integers(0, 9)
+
+
+@given(st.sets(POSITIONS), st.sets(POSITIONS), POSITIONS)
 def test_every_gold_message_has_exactly_one_bucket(reranked, selected, position):
     selected &= reranked
     bucket = evidence.bucket(position, reranked | {0}, reranked, selected)
@@ -212,39 +206,49 @@ def test_an_exact_answer_has_the_same_words_but_for_articles_and_case():
 
 
 def test_means_leave_missing_values_out():
-    assert evidence.means([{"a": 1.0}, {"a": math.nan}, {"a": 0.0}], ["a"]) == {"a": 0.5}
-    assert math.isnan(evidence.means([{"a": math.nan}], ["a"])["a"])
+    missing = {"a": math.nan}
+    some = evidence.means([{"a": 1.0}, missing, {"a": 0.0}], ["a"])
+    assert some == {"a": 0.5}
+    none = evidence.means([missing], ["a"])
+    assert math.isnan(none["a"])
 
 
-@pytest.mark.parametrize(("in_all", "exact"), [(False, [1.0, 1.0, math.nan]), (True, [2 / 3, 1.0, 0.5])])
+@pytest.mark.parametrize(("in_all", "exact"), table(__file__, "unanswered"))
 def test_questions_without_answer_have_columns_of_their_own(make_chat, in_all, exact):
     trap = {"question": "What did Ben buy?", "adversarial_answer": "a bicycle", "category": 5}
     question = {"question": "What did Ann buy?", "answer": "a bicycle", "category": 4}
     chat = make_chat([("Ann", "I bought a bicycle.")], qa=[question, trap, trap])
     records = []
     for number, reply in enumerate(["a bicycle", "a bicycle", None]):
-        answer = {"text": reply, "days": None}
-        records.append({"chat": chat.name, "qa_index": number, "answer": answer, "ranked": ["D1:1"]})
+        record = {"chat": chat.name, "qa_index": number, "ranked": ["D1:1"]}
+        record["answer"] = {"text": reply, "days": None}
+        records.append(record)
     means = scoring.answer_means(scoring.answered(records, [chat], in_all))
     assert means["exact"].tolist() == pytest.approx(exact, nan_ok=True)
     assert means["n"].tolist() == [1, 1, 0]
     assert means["unanswerable"].tolist() == [2, 0, 2]
-    assert means["resisted"].tolist() == pytest.approx([0.5, math.nan, 0.5], nan_ok=True)
+    every, answerable, traps = means["resisted"]
+    assert every == traps == 0.5
+    assert math.isnan(answerable)
 
 
 def test_scores_are_those_of_the_reference_program():
     ir_measures = pytest.importorskip("ir_measures")
     rng = np.random.default_rng(3)
-    gold, order, qrels, run = {}, {}, {}, {}
-    for name in map(str, range(20)):
-        gold[name] = set(rng.choice(50, rng.integers(1, 15), replace=False).tolist())
-        order[name] = rng.permutation(50).tolist()
-        qrels[name] = {f"d{document}": 1 for document in gold[name]}
-        run[name] = {f"d{document}": -float(rank) for rank, document in enumerate(order[name])}
     columns = {"nDCG@10": "ndcg@10", "R@10": "r@10"}
-    for value in ir_measures.iter_calc(list(map(ir_measures.parse_measure, columns)), qrels, run):
-        ours = evidence.rank_scores(order[value.query_id], gold[value.query_id])
-        assert ours[columns[str(value.measure)]] == pytest.approx(value.value, abs=1e-9)
+    expected = {}
+    qrels = {}
+    run = {}
+    for name in map(str, range(20)):
+        gold = rng.choice(50, rng.integers(1, 15), replace=False).tolist()
+        order = rng.permutation(50).tolist()
+        expected[name] = evidence.rank_scores(order, gold)
+        qrels[name] = {f"d{document}": 1 for document in gold}
+        run[name] = {f"d{document}": -float(rank) for rank, document in enumerate(order)}
+    measures = list(map(ir_measures.parse_measure, columns))
+    for value in ir_measures.iter_calc(measures, qrels, run):
+        column = columns[str(value.measure)]
+        assert expected[value.query_id][column] == pytest.approx(value.value, abs=1e-9)
 
 
 # ── asking one question, and the page ────────────────────────────────────────────────────────────────
@@ -252,16 +256,18 @@ def test_scores_are_those_of_the_reference_program():
 
 def ask(capsys, question, *more, command="realtalk predict --ask"):
     """What is printed for a question."""
-    app.do([*command.split(), question, "--chat", str(CHAT), *RULES, *more])
+    words = [*command.split(), question, "--chat", str(CHAT)]
+    app.do([*words, *RULES, *more])
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", ["realtalk predict --ask", "realtalk-answer", "realtalk answer"])
+@pytest.mark.parametrize("command", table(__file__, "commands"))
 def test_an_answer_comes_with_its_messages_their_days_and_how_sure_it_is(capsys, sample, command):
     question = next(question.text for question in sample.questions if "Mira" in question.text)
     printed = ask(capsys, question, command=command)
+    sure = re.search(r"^how sure: (\d+) %", printed, re.M)
     assert re.search(r"^answer: \S", printed, re.M)
-    assert int(re.search(r"^how sure: (\d+) %", printed, re.M)[1]) >= 100 * agent.SURE
+    assert int(sure[1]) >= 100 * agent.SURE
     assert re.search(r"^D\d+:\d+  \d\d \w+ \d{4} \d\d:\d\d  (Mira|Tobias): ", printed, re.M)
 
 
@@ -283,9 +289,8 @@ def test_names_that_a_chat_never_says_lower_the_confidence(built, predictions):
 def test_a_question_ends_with_what_was_read_and_left_out(tmp_path, capsys):
     message = {"speaker": "Ann", "clean_text": "I baked bread.", "date_time": "yesterday", "dia_id": "D1:1"}
     path = tmp_path / "chat.json"
-    path.write_text(
-        json.dumps({"session_1": [message, message, "no message", {**message, "dia_id": "D1:2"}]})
-    )
+    messages = [message, message, "no message", message | {"dia_id": "D1:2"}]
+    path.write_text(json.dumps({"session_1": messages}))
     app.do(["realtalk", "predict", "--chat", str(path), "--ask", "What did Ann bake?", *RULES])
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("read: 2 messages; left out: duplicate id 1, no message 1; odd: 4")
@@ -328,14 +333,19 @@ def test_bm25_is_that_of_the_public_code_over_one_corpus(sample):
     bm25s, stemming = pytest.importorskip("bm25s"), pytest.importorskip("Stemmer")
     tokens = {"stopwords": "en", "stemmer": stemming.Stemmer("english"), "show_progress": False}
     chats = [sample, corpus.read_chat(OTHER)]
+    texts = bm25s.tokenize(chats[0].texts + chats[1].texts, **tokens)
     public = bm25s.BM25()
-    public.index(bm25s.tokenize(chats[0].texts + chats[1].texts, **tokens), show_progress=False)
+    public.index(texts, show_progress=False)
     orders = iter(lmeb.by_bm25([asked_of(chat, 12) for chat in chats], lmeb.plain))
-    for chat, start in zip(chats, (0, len(sample.messages)), strict=True):
+    start = 0
+    for chat in chats:
+        end = start + len(chat.messages)
         for question in chat.questions[:12]:
             (words,) = bm25s.tokenize([question.text], return_ids=False, **tokens)
-            scores = public.get_scores(words)[start : start + len(chat.messages)]
-            assert scores[next(orders)] == pytest.approx(np.sort(scores)[::-1], abs=1e-4)
+            scores = public.get_scores(words)[start:end]
+            falling = np.sort(scores)[::-1]
+            assert scores[next(orders)] == pytest.approx(falling, abs=1e-4)
+        start = end
 
 
 def test_texts_alone_know_no_speaker_time_session_order_or_photo(sample):
@@ -354,17 +364,19 @@ def test_texts_alone_know_no_speaker_time_session_order_or_photo(sample):
 @pytest.mark.slow
 def test_each_question_ranks_its_own_chat_and_counts_once(sample):
     pytest.importorskip("bm25s")
-    table = lmeb.measure(RealTalkConfig(data=str(CHAT), questions=0)).set_index("ranker")
+    config = RealTalkConfig(data=str(CHAT), questions=0)
+    ranks = lmeb.measure(config).set_index("ranker")
     gold = corpus.gold(sample, "strict")
     questions = [question for question in sample.questions if question.index in gold]
     orders = lmeb.by_bm25([lmeb.ChatQuestions(sample, questions, gold)], lmeb.plain)
     recalls = []
     for question, order in zip(questions, orders, strict=True):
         recalls.append(evidence.rank_scores(order, gold[question.index])["r@10"])
-    assert set(table["n"]) == {len(gold)}
-    assert table.loc["BM25, text", "r@10"] == pytest.approx(np.mean(recalls))
-    assert table.loc["ours, all that a chat shows", "r@10"] > table.loc["ours, texts alone", "r@10"]
-    assert {"multi_hop ndcg@10", "temporal_reasoning r@10", "commonsense r@10"} <= set(table)
+    recall = ranks["r@10"]
+    assert set(ranks["n"]) == {len(gold)}
+    assert recall["BM25, text"] == pytest.approx(np.mean(recalls))
+    assert recall["ours, all that a chat shows"] > recall["ours, texts alone"]
+    assert {"multi_hop ndcg@10", "temporal_reasoning r@10", "commonsense r@10"} <= set(ranks)
 
 
 def test_the_test_chats_stay_unscored_and_scripts_that_moved_are_named(make_chat, monkeypatch):

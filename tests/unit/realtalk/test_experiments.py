@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from itertools import chain
 
 import pandas as pd
@@ -14,7 +15,7 @@ from crs_lib.core.errors import RunError
 from crs_lib.llm import LLM, Reply, Retry
 from crs_lib.realtalk import agent, commands, compare, experiments, forms, scoring, search, study
 from crs_lib.realtalk.config import RealTalkConfig
-from tests.helpers import refused
+from tests.helpers import refused, table
 from tests.helpers.ollama_server import Faults, OllamaServer
 
 CHAT = paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json"
@@ -35,8 +36,9 @@ def record(run, recall, precision=0.0, **settings):
     config = RealTalkConfig(run=run, **settings)
     parameters = config.values()
     del parameters["run"]
+    counts = {"recall": recall, "precision": precision, "n": 10, "split": config.split, "repeated": False}
     with runs.stage("realtalk", run, "evaluate", parameters) as stage:
-        stage.counts.update(recall=recall, precision=precision, n=10, split=config.split, repeated=False)
+        stage.counts.update(counts)
 
 
 # ── runs and their log ───────────────────────────────────────────────────────────────────────────────
@@ -51,7 +53,8 @@ def test_a_run_goes_from_corpus_to_log():
     manifest = json.loads((paths.run_folder("realtalk", "r") / "manifest.json").read_text())
     assert set(manifest["stages"]) == {"corpus", "query", "evaluate"}
     contract = tables.Contract("experiments.csv", experiments.COLUMNS, ("experiment_id",))
-    (row,) = tables.read_table(paths.results() / "realtalk" / "experiments.csv", contract).to_dict("records")
+    log = paths.results() / "realtalk" / "experiments.csv"
+    (row,) = tables.read_table(log, contract).to_dict("records")
     assert row["experiment_id"] == "r"
     assert row["config_changes"] == f"data={CHAT} encoder=hashing ranker=hand split=all"
     assert row["encoder"] == "hashing"
@@ -105,39 +108,32 @@ def test_a_missing_test_split_names_the_command_that_gets_it():
     refused("data get realtalk-test", study.chats, config)
 
 
-@pytest.mark.parametrize(("name", "value", "words"), [
-    ("split", "dev", "give "),
-    ("reading", "loose", "give "),
-    ("encoder", "bert", "give "),
-    ("teachers", "locomo", "give one of realtalk, strangers"),
-    ("ranker", "x", "string should match pattern"),
-    ("share", 0, "input should be greater than 0"),
-    ("single", -1, "input should be greater than or equal to 0"),
-    ("engine", "magic", "give one of auto, langgraph"),
-])  # fmt: skip
+@pytest.mark.parametrize(("name", "value", "words"), table(__file__, "settings"))
 def test_config_says_what_was_expected(name, value, words):
     refused(rf"{name} is .*; {words}", RealTalkConfig, **{name: value})
 
 
 def test_a_run_is_scored_by_its_own_cases_and_trade_off_or_by_others():
-    study.predict(RealTalkConfig(run="first", data=str(CHAT), questions=2, against="base"))
+    config = RealTalkConfig(run="first", data=str(CHAT), questions=2, against="base")
+    study.predict(config)
     assert study.of_run("first").against == "base"
     changed = study.of_run("first", against="other", arc_cases="cases.jsonl")
     assert changed.against == "other"
     assert changed.arc_cases == "cases.jsonl"
 
 
-@pytest.mark.parametrize(("setting", "refusal"), [
-    ("arc_cases", "nowhere: cannot be read"),
-    ("prompts", "prompts .*nowhere' is no folder"),
-])  # fmt: skip
+@pytest.mark.parametrize(("setting", "refusal"), table(__file__, "missing_files"))
 def test_own_cases_and_prompts_that_are_not_there_are_refused_before_a_question(setting, refusal, tmp_path):
-    config = RealTalkConfig(run="own", data=str(CHAT), **{setting: str(tmp_path / "nowhere")})
+    missing = {setting: str(tmp_path / "nowhere")}
+    config = RealTalkConfig(run="own", data=str(CHAT), **missing)
     refused(refusal, study.predict, config)
     assert not (paths.run_folder("realtalk", "own") / "predictions.jsonl").exists()
 
 
-@pytest.mark.parametrize("qa", [[], [{"question": "Where does Ann ski?", "evidence": ["D77:1"]}]])
+UNSUPPORTED = {"question": "Where does Ann ski?", "evidence": ["D77:1"]}
+
+
+@pytest.mark.parametrize("qa", [[], [UNSUPPORTED]])
 def test_a_chat_without_evidence_is_answered_and_not_scored(tmp_path, qa):
     config = RealTalkConfig(run="own", data=chat_file(tmp_path / "own.json", [MESSAGE], qa))
     assert len(study.predict(config)) == len(qa)
@@ -145,12 +141,7 @@ def test_a_chat_without_evidence_is_answered_and_not_scored(tmp_path, qa):
     refused("nothing to score", compare.table, config, "keep", [20])
 
 
-@pytest.mark.parametrize(("run", "recall", "precision", "against", "verdict"), [
-    ("good", 0.6, 0.36, "base", "kept"),
-    ("dear", 0.7, 0.30, "base", "broken"),
-    ("poor", 0.55, 0.40, "base", "broken"),
-    ("lost", 0.55, 0.40, "gone", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(("run", "recall", "precision", "against", "verdict"), table(__file__, "tradeoffs"))
 def test_a_trade_off_is_declared_beside_its_run_and_checked(run, recall, precision, against, verdict):
     declared = "precision -0.05 for recall +0.1"
     record("base", 0.5, precision=0.40)
@@ -183,9 +174,10 @@ def do(name, *words):
 
 
 def test_predict_command_reports_what_is_broken_and_answers_all_the_same(tmp_path, capsys):
-    messages = [MESSAGE, MESSAGE, {**MESSAGE, "dia_id": "D1:2", "speaker": "Eve", "clean_text": ""}]
-    other = {"question": "Who?", "answer": "x", "evidence": ["D77:1", ""]}
-    source = chat_file(tmp_path / "any name.json", messages, [{"question": "Where does Ann ski?"}, other])
+    odd = MESSAGE | {"dia_id": "D1:2", "speaker": "Eve", "clean_text": ""}
+    qa = [{"question": "Where does Ann ski?"}]
+    qa.append({"question": "Who?", "answer": "x", "evidence": ["D77:1", ""]})
+    source = chat_file(tmp_path / "any name.json", [MESSAGE, MESSAGE, odd], qa)
     out = tmp_path / "out.jsonl"
     do("predict", "--chat", source, "--out", str(out), *RULES)
     printed = capsys.readouterr().out
@@ -202,14 +194,7 @@ def test_a_value_of_another_type_is_named_with_its_lever():
     refused(words, do, "compare", "keep", "20", "many", "--data", str(CHAT))
 
 
-@pytest.mark.parametrize(("encoder", "ranker", "setting", "hints"), [
-    ("minilm+gte-small+tuned", "learned", "auto", []),
-    ("minilm+tuned", "learned", "auto", ["gte-small is not here"]),
-    ("minilm", "learned", "auto", ["gte-small is not here", "MiniLM's weights are not here"]),
-    ("hashing", "hand", "auto", ["MiniLM is not installed", "set CRS_MIRROR"]),
-    ("minilm+gte-small+tuned", "linear", "auto", ["LightGBM is not installed"]),
-    ("minilm", "hand", "hand", []),
-])  # fmt: skip
+@pytest.mark.parametrize(("encoder", "ranker", "setting", "hints"), table(__file__, "fallbacks"))
 def test_what_auto_fell_back_to_is_said_with_the_way_out(encoder, ranker, setting, hints):
     first, *lines = commands.made_with(encoder, [ranker], "auto", setting)
     assert first == f"encoder: {encoder}; ranker: {ranker}"
@@ -254,20 +239,34 @@ class Scripted:
     def texts(self):
         return [request.messages[-1].content for request in self.requests]
 
-    def offered(self):
-        """The ids that each prompt let it name."""
-        return [request.schema["properties"]["ids"]["items"]["enum"] for request in self.requests]
+    def shown_ids(self):
+        """The ids that it might name, of all prompts."""
+        return list(chain.from_iterable(map(ids_in, self.requests)))
+
+
+def ids_in(request):
+    """The ids that a selector's prompt lets the model name."""
+    return request.schema["properties"]["ids"]["items"]["enum"]
 
 
 def ask(built, llm, *nodes, question=QUESTION, **settings):
-    config = RealTalkConfig(forms=",".join(f"{node}=model" for node in nodes), **settings)
-    (result,) = agent.Agent(built, search.Hand(), config, forms.LLMForm(llm, config)).ask([question])
+    """A question's result where a model decides at some nodes."""
+    with_model = ",".join(f"{node}=model" for node in nodes)
+    config = RealTalkConfig(forms=with_model, **settings)
+    form = forms.LLMForm(llm, config)
+    (result,) = agent.Agent(built, search.Hand(), config, form).ask([question])
+    return result
+
+
+def by_rules(built, question=QUESTION, config=None):
+    """A question's result by the rules alone."""
+    (result,) = agent.Agent(built, search.Hand(), config).ask([question])
     return result
 
 
 @pytest.fixture
 def offline(built):
-    return agent.Agent(built, search.Hand()).ask([QUESTION])[0]
+    return by_rules(built)
 
 
 def best_segments(built, result, count=8):
@@ -279,10 +278,12 @@ def test_a_planner_rewords(built):
     result = ask(built, Scripted(planner=reply), "planner")
     assert result.plan.first_person == "I recorded the old lift"
     assert result.plan.speakers == ("Tobias",)
-    assert result.trace[0] == {
-        "node": "planner", "form": "model", "kind": "list", "speakers": ["Tobias"],
-        "searched": "I recorded the old lift",
-    }  # fmt: skip
+    entry = result.trace[0]
+    assert entry["node"] == "planner"
+    assert entry["form"] == "model"
+    assert entry["kind"] == "list"
+    assert entry["speakers"] == ["Tobias"]
+    assert entry["searched"] == "I recorded the old lift"
 
 
 def test_a_retriever_searches_wider_and_an_explorer_follows_rules_alone(built, offline):
@@ -295,7 +296,7 @@ def test_a_retriever_searches_wider_and_an_explorer_follows_rules_alone(built, o
 
 @pytest.mark.parametrize("question", [QUESTION, "What did Tobias and Mira buy?"])
 def test_a_grader_puts_those_it_names_first_in_one_call_and_keeps_the_order_of_the_others(built, question):
-    ruled = agent.Agent(built, search.Hand()).ask([question])[0]
+    ruled = by_rules(built, question)
     llm = Scripted(grader='{"numbers": [21, 3, 21]}')  # one twice
     result = ask(built, llm, "grader", question=question)
     first = [ruled.ranked[20], ruled.ranked[2]]
@@ -304,7 +305,7 @@ def test_a_grader_puts_those_it_names_first_in_one_call_and_keeps_the_order_of_t
     assert result.rounds == ruled.rounds
     assert result.selected[0] == first[0]
     (text,) = llm.texts()
-    shown = [line for line in text.splitlines() if line.partition(" | ")[0].isdigit()]
+    shown = re.findall(r"^\d+ \| .*", text, re.MULTILINE)
     assert len(shown) == forms.GRADED
     assert shown[20].startswith("21 | ")
     assert built.chat.texts[first[0]][:100] in shown[20]
@@ -315,31 +316,33 @@ def naming(built, position):
     name = built.chat.messages[position].id
 
     def reply(request):
-        shown = request.schema["properties"]["ids"]["items"]["enum"]
-        return json.dumps({"ids": [name] if name in shown else []})
+        ids = {name}.intersection(ids_in(request))
+        return json.dumps({"ids": list(ids)})
 
     return reply
 
 
 def test_a_selector_may_name_a_message_deep_in_a_segment(built, offline):
-    deep = [
-        position
-        for position in offline.candidates
-        if position - built.segments[built.owner[position]].start > 3
-    ]
-    leading = [position for position in deep if built.owner[position] in built.owner[offline.ranked[:3]]]
-    result = ask(built, Scripted(selector=naming(built, leading[0])), "selector")
-    assert leading[0] in result.selected
-    assert leading[0] in result.reranked
+    leading = set(built.owner[offline.ranked[:3]])
+    deep = []
+    for position in offline.candidates:
+        number = built.owner[position]
+        if number in leading and position - built.segments[number].start > 3:
+            deep.append(position)
+    result = ask(built, Scripted(selector=naming(built, deep[0])), "selector")
+    assert deep[0] in result.selected
+    assert deep[0] in result.reranked
     assert 3 <= len(result.selected) <= forms.MOST
 
 
 @pytest.mark.parametrize("view", ["windowed", "preview+ids"])
 def test_a_selector_may_name_what_no_search_brought_up(built, offline, view):
-    """What a segment is offered with may be chosen; it joins the candidates, so checkpoints stay nested."""
+    """Whatever a prompt shows may be chosen; it joins the candidates, so checkpoints stay nested."""
     segment = built.segments[best_segments(built, offline)[0]]
-    missed = sorted(set(range(segment.start, segment.end)).difference(offline.candidates))[0]
-    result = ask(built, Scripted(selector=naming(built, missed)), "selector", view=view)
+    inside = range(segment.start, segment.end)
+    missed = min(set(inside).difference(offline.candidates))
+    selector = Scripted(selector=naming(built, missed))
+    result = ask(built, selector, "selector", view=view)
     assert missed in result.selected
     assert missed in result.reranked
     assert missed in result.candidates
@@ -347,14 +350,15 @@ def test_a_selector_may_name_what_no_search_brought_up(built, offline, view):
 
 def test_a_windowed_selector_sees_its_segments_whole_and_the_old_preview_three_messages(built, offline):
     numbers = best_segments(built, offline)
-    llm, old = Scripted(selector='{"ids": []}'), Scripted(selector='{"ids": []}')
+    llm = Scripted(selector='{"ids": []}')
+    old = Scripted(selector='{"ids": []}')
     ask(built, llm, "selector")
     ask(built, old, "selector", view="preview")
     inside = []
     for number in numbers:
         inside += range(built.segments[number].start, built.segments[number].end)
-    seen = built.chat.positions(chain(*llm.offered()))
-    previewed = built.chat.positions(chain(*old.offered()))
+    seen = built.chat.positions(llm.shown_ids())
+    previewed = built.chat.positions(old.shown_ids())
     assert sorted(seen) == sorted(inside)  # all of them, candidates or not, each once
     assert set(previewed) < set(seen)
     for position in previewed:
@@ -363,23 +367,24 @@ def test_a_windowed_selector_sees_its_segments_whole_and_the_old_preview_three_m
         assert len(text) < forms.WINDOW + 1500
 
 
-def test_a_node_is_offered_with_all_of_its_ids_and_a_preview_of_eight_messages(built, offline):
+def test_a_node_is_shown_with_all_of_its_ids_and_a_preview_of_eight_messages(built, offline):
     llm = Scripted(selector='{"ids": []}')
     ask(built, llm, "selector", view="preview+ids")
-    lines = "\n".join(llm.texts()).splitlines()
-    shown = [line.removeprefix("all_message_ids: ") for line in lines if line.startswith("all_message_ids: ")]
+    text = "\n".join(llm.texts())
+    listed = re.findall("^all_message_ids: (.*)", text, re.MULTILINE)
     sizes = 0
-    for number, ids in zip(best_segments(built, offline), shown, strict=True):
+    for number, ids in zip(best_segments(built, offline), listed, strict=True):
         segment = built.segments[number]
-        assert ids == ", ".join(built.chat.ids(range(segment.start, segment.end)))
-        sizes += min(8, segment.end - segment.start)
-    assert sum(line.startswith("D") for line in lines) == sizes
-    assert ", ".join(shown) == ", ".join(chain(*llm.offered()))
+        inside = range(segment.start, segment.end)
+        assert ids.split(", ") == built.chat.ids(inside)
+        sizes += min(8, len(inside))
+    assert len(re.findall("^D", text, re.MULTILINE)) == sizes
+    assert ", ".join(listed) == ", ".join(llm.shown_ids())
 
 
 def test_every_covered_segment_gives_an_id_by_rule_and_after_a_model(built, offline):
     best = best_segments(built, offline, 4)
-    (ruled,) = agent.Agent(built, search.Hand(), RealTalkConfig(covered=4)).ask([QUESTION])
+    ruled = by_rules(built, config=RealTalkConfig(covered=4))
     assert set(built.owner[ruled.selected]) >= set(best)
     reply = naming(built, offline.ranked[0])
     result = ask(built, Scripted(selector=reply), "selector", covered=4)
@@ -387,7 +392,8 @@ def test_every_covered_segment_gives_an_id_by_rule_and_after_a_model(built, offl
 
 
 def test_a_generator_writes_the_answer(built):
-    answer = ask(built, Scripted(generator='{"answer": "the old lift", "found": true}'), "generator").answer
+    llm = Scripted(generator='{"answer": "the old lift", "found": true}')
+    answer = ask(built, llm, "generator").answer
     assert answer.text == "the old lift"
     assert answer.form == "written"
     assert answer.ids
@@ -410,10 +416,7 @@ def test_a_model_titles_phases_and_says_what_they_came_to(built):
     assert {phase.conclusion for phase in phases} == {"It was sold."}
 
 
-@pytest.mark.parametrize("junk", [
-    "", "not json", "[]", '{"ids": 3, "numbers": [99]}', '{"ids": [null, {}], "numbers": [true]}', '{"answer": 1}',
-    '{"numbers": []}',
-])  # fmt: skip
+@pytest.mark.parametrize("junk", table(__file__, "junk"))
 def test_unreadable_replies_leave_the_rule_result_with_a_note(built, offline, junk):
     roles = dict.fromkeys(agent.WITH_A_MODEL, junk)
     result = ask(built, Scripted(**roles), *roles)
@@ -430,12 +433,12 @@ def same_as_ruled(result, ruled):
 def ask_a_model_that_fails(built, host, **retry):
     """Two questions answered with a model that fails, each beside what the rules say."""
     questions = ["When is the wedding?", "How old is Tobias?"]
-    form = forms.LLMForm(LLM("ollama:tiny", host=host, retry=Retry(waits=0, first=0.0, **retry)))
-    results = agent.Agent(built, search.Hand(), None, form).ask(questions)
-    for result, ruled in zip(results, agent.Agent(built, search.Hand()).ask(questions), strict=True):
-        same_as_ruled(result, ruled)
-        notes = [entry["note"] for entry in result.trace if entry["form"] == "model"]
-        assert all(notes)
+    llm = LLM("ollama:tiny", host=host, retry=Retry(waits=0, first=0.0, **retry))
+    results = agent.Agent(built, search.Hand(), None, forms.LLMForm(llm)).ask(questions)
+    for question, result in zip(questions, results, strict=True):
+        same_as_ruled(result, by_rules(built, question))
+        for entry in result.trace:
+            assert entry["form"] == "rule" or entry["note"]
 
 
 def test_without_a_server_one_notice_is_logged_and_every_question_has_the_rule_result(built, caplog):
@@ -444,7 +447,7 @@ def test_without_a_server_one_notice_is_logged_and_every_question_has_the_rule_r
     assert sum("no language model" in notice.message for notice in caplog.records) == 1
 
 
-@pytest.mark.parametrize("fault", ["prose", "empty", "cut", "noise", "broken", "drop", "500", "404"])
+@pytest.mark.parametrize("fault", table(__file__, "faults"))
 def test_a_server_that_misbehaves_leaves_every_question_the_rule_result_with_a_note(built, fault):
     with OllamaServer(faults=Faults(rate=1.0, kinds=[fault])) as server:
         ask_a_model_that_fails(built, server.url, seeds=0)
@@ -472,14 +475,7 @@ def test_a_second_run_with_a_model_sends_nothing_and_fewer_segments_are_fewer_ca
     assert {call["cache_hit"] for call in calls("again")} == {True}
 
 
-@pytest.mark.parametrize(("name", "slots"), [
-    ("grade", ["messages", "question"]),
-    ("select", ["messages", "question"]),
-    ("select_nodes", ["messages", "question"]),
-    ("answer", ["messages", "question"]),
-    ("plan", ["question", "speakers"]),
-    ("tell", ["phases", "question"]),
-])  # fmt: skip
+@pytest.mark.parametrize(("name", "slots"), table(__file__, "slots"))
 def test_prompts_ask_for_what_the_code_gives(name, slots):
     assert sorted(prompts.wanted(f"realtalk/{name}")) == slots
 

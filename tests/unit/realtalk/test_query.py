@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from benchmarks import teach_ranker
 from crs_lib.core import tables
 from crs_lib.data.logs import Quirk
+from crs_lib.metrics import evidence
 from crs_lib.realtalk import agent, corpus, describe, index, learning, scoring, search
 from crs_lib.realtalk.config import RealTalkConfig
 from crs_lib.realtalk.index import TopicSegment
 from crs_lib.retrieval import encoders
-from tests.helpers import refused
+from tests.helpers import refused, table
 from tests.helpers.onnx_model import mean_of_tokens
 
 WIDTH = len(search.NAMES)
@@ -29,37 +30,31 @@ def story(built, chosen, scores, bar=0.0, **limits):
     return [phase.ids for phase in phases]
 
 
+def ids_of(phases):
+    """The ids of some phases in one list."""
+    return list(chain.from_iterable(phases))
+
+
+def five_messages(make_chat):
+    return index.build(make_chat([("Ann", f"cat {i}") for i in range(5)]), "hashing")
+
+
 def dump(records):
-    """The records as bytes; the engine that ran the nodes is the only thing that may differ."""
-    lines = []
-    for record in records:
-        made_with = {**record["made_with"], "engine": ""}
-        lines.append(json.dumps({**record, "made_with": made_with}, sort_keys=True))
-    return lines
+    """The records as lines of JSON."""
+    return [json.dumps(record, sort_keys=True) for record in records]
 
 
 # ── selection and phases ─────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(("reach", "most", "facts"), [
-    (1.5, 10, [5, 3]),  # 2.6 >= 4 - 1.5 > 2.4
-    (2.5, 10, [5, 3, 8]),  # 2.4 >= 4 - 2.5
-    (5.0, 10, [5, 3, 8, 1]),
-    (9.0, 2, [5, 3]),
-])  # fmt: skip
-def test_a_fact_keeps_what_is_near(reach, most, facts):
-    assert agent.facts([5, 3, 8, 1], np.array([4.0, 2.6, 2.4, 1.0]), reach, most) == facts
+@pytest.mark.parametrize(("reach", "most", "fact"), table(__file__, "reaches"))
+def test_a_fact_keeps_what_is_near(reach, most, fact):
+    scores = np.array([4.0, 2.6, 2.4, 1.0])
+    assert agent.facts([5, 3, 8, 1], scores, reach, most) == fact
     assert agent.facts([], np.zeros(0), reach, most) == []
 
 
-@pytest.mark.parametrize(("scores", "least", "most", "size"), [
-    ([9, 5, 4, 3, 2, 1], 1, 8, 1),  # e^0 holds over 99 % of all weight
-    ([9, 5, 4, 3, 2, 1], 3, 8, 3),  # never less than the fact
-    ([0] * 10, 1, 9, 9),
-    ([0] * 10, 1, 3, 3),
-    ([0, -2, -3], 0, 30, 2),  # weights 1, e^-4, e^-6: 97.9 %, then 99.8 % of all
-    ([], 0, 8, 0),
-])  # fmt: skip
+@pytest.mark.parametrize(("scores", "least", "most", "size"), table(__file__, "narratives"))
 def test_a_narrative_keeps_what_the_scores_call_for(scores, least, most, size):
     ranked = list(range(len(scores)))
     assert agent.narrative(ranked, np.array(scores, float), least, most, 1.0) == ranked[:size]
@@ -75,7 +70,9 @@ def test_a_narrative_is_the_start_of_the_ranking_within_its_bound(scores, most, 
 
 
 def test_the_old_preview_sees_three_messages_of_a_segment_and_none_of_the_next():
-    segments = [TopicSegment(0, 6, 1, ()), TopicSegment(6, 8, 1, ()), TopicSegment(8, 12, 1, ())]
+    segments = []
+    for start, end in ((0, 6), (6, 8), (8, 12)):
+        segments.append(TopicSegment(start, end, 1, ()))
     owner = np.repeat([0, 1, 2], [6, 2, 4])
     assert agent.preview([5, 7, 0], owner, segments, 10) == [0, 7]  # the best is the sixth of its segment
     assert agent.preview([5, 6, 7, 8, 9], owner, segments, 10) == [6, 7, 8, 9]
@@ -91,10 +88,11 @@ def test_phases_are_in_order_grounded_and_inside_their_times(built):
     chosen = list(range(0, 300, 10))
     scores = {position: 1.0 - position / 1000 for position in chosen}
     phases = agent.Story(built, scores, agent.Limits(0.0, least=1)).tell(chosen)
-    assert built.chat.positions(chain(*[phase.ids for phase in phases])) == chosen
+    assert built.chat.positions(ids_of(phase.ids for phase in phases)) == chosen
     assert len(phases) <= 8
     for phase in phases:
-        times = [message.time.isoformat() for message in built.chat.at(built.chat.positions(phase.ids))]
+        messages = built.chat.at(built.chat.positions(phase.ids))
+        times = [message.time.isoformat() for message in messages]
         assert phase.start == min(times)
         assert phase.end == max(times)
         assert phase.title
@@ -102,46 +100,47 @@ def test_phases_are_in_order_grounded_and_inside_their_times(built):
 
 
 def ten_sessions(make_chat):
-    return index.build(make_chat(*[[("Ann", f"cat {i}"), ("Ben", f"dog {i}")] for i in range(10)]), "hashing")
+    sessions = [[("Ann", f"cat {i}"), ("Ben", f"dog {i}")] for i in range(10)]
+    return index.build(make_chat(*sessions), "hashing")
 
 
-@pytest.mark.parametrize(("chosen", "phases"), [
-    ([0, 1, 4, 5, 6], [("D1:1", "D1:2"), ("D3:1", "D3:2"), ("D4:1",)]),
-    ([2, 3], [("D2:1", "D2:2")]),  # one session: one phase, however many messages
-    ([3], [("D2:2",)]),
-    ([], []),
-])  # fmt: skip
+@pytest.mark.parametrize(("chosen", "phases"), table(__file__, "phases"))
 def test_a_phase_ends_with_its_session(make_chat, chosen, phases):
     scores = dict.fromkeys(chosen, 1.0)
-    assert story(ten_sessions(make_chat), chosen, scores, least=1) == phases
+    parts = story(ten_sessions(make_chat), chosen, scores, least=1)
+    assert list(map(list, parts)) == phases
 
 
 def test_eight_phases_are_the_most(make_chat):
     positions = list(range(20))
-    phases = story(ten_sessions(make_chat), positions, dict.fromkeys(positions, 1.0), least=1)
+    scores = dict.fromkeys(positions, 1.0)
+    phases = story(ten_sessions(make_chat), positions, scores, least=1)
     assert len(phases) == 8
-    assert len(list(chain(*phases))) == 20
+    assert len(ids_of(phases)) == 20
 
 
 def test_uncertain_messages_beyond_the_cap_go(make_chat):
-    built = index.build(make_chat([("Ann", f"cat {i}") for i in range(5)]), "hashing")
     scores = {0: 5.0, 1: 4.0, 2: 0.1, 3: 3.0, 4: 0.2}
-    (phase,) = agent.Story(built, scores, agent.Limits(1.0, soft_cap=2)).tell(scores)
+    limits = agent.Limits(1.0, soft_cap=2)
+    (phase,) = agent.Story(five_messages(make_chat), scores, limits).tell(scores)
     assert phase.ids == ("D1:1", "D1:2", "D1:4")  # three certain ones stay, two uncertain ones go
     assert phase.uncertain == 0
 
 
 def test_every_covered_segment_of_a_phase_keeps_an_id_under_the_cap(make_chat):
-    built = index.build(make_chat([("Ann", f"cat {i}") for i in range(5)]), "hashing")
+    built = five_messages(make_chat)
     built.__dict__["owner"] = np.array([0, 0, 0, 1, 2])
     scores = {0: 9.0, 1: 8.0, 2: 7.0, 3: 0.1, 4: 0.2}
-    for bar, ids in {8.5: ("D1:1", "D1:4", "D1:5"), 7.5: ("D1:1", "D1:2", "D1:4", "D1:5")}.items():
-        assert story(built, scores, scores, bar, soft_cap=3) == [ids]  # D1:2 by the margin
+    assert story(built, scores, scores, 8.5, soft_cap=3) == [("D1:1", "D1:4", "D1:5")]
+    by_margin = story(built, scores, scores, 7.5, soft_cap=3)
+    assert by_margin == [("D1:1", "D1:2", "D1:4", "D1:5")]
 
 
 def test_small_phases_are_filled_from_their_segments_and_sessions_and_else_joined(make_chat):
-    chat = make_chat(*[[("Ann", f"cat {i} {k}") for k in range(4)] for i in range(3)])
-    built = index.build(chat, "hashing")
+    sessions = []
+    for i in range(3):
+        sessions.append([("Ann", f"cat {i} {k}") for k in range(4)])
+    built = index.build(make_chat(*sessions), "hashing")
     scores = {0: 5.0, 4: 4.0, 1: 1.0, 2: 3.0, 8: 2.0}  # of the second session only one is a candidate
     assert story(built, [0, 4, 8], scores) == [("D1:1", "D1:2", "D1:3", "D2:1", "D3:1")]
     assert story(built, [0], {0: 1.0}) == [("D1:1",)]  # there is no more
@@ -149,7 +148,7 @@ def test_small_phases_are_filled_from_their_segments_and_sessions_and_else_joine
     phases = [("D1:1", "D1:2", "D1:3"), ("D2:1", "D2:2", "D2:4"), ("D3:1", "D3:2", "D3:3")]
     assert story(built, [0, 4, 8], scores) == phases
     few = story(built, [0, 4, 8], scores, most=5)  # no room for all nine
-    assert len(list(chain(*few))) == 5
+    assert len(ids_of(few)) == 5
 
 
 # ── predictions ──────────────────────────────────────────────────────────────────────────────────────
@@ -162,7 +161,8 @@ def test_checkpoints_are_nested_and_lists_long_enough(built, predictions):
         assert set(record["selected"]) <= reranked
         assert reranked <= set(record["candidates"])
         assert len(record["candidates"]) == built.size // 4
-        assert len(set(record["ranked"])) == len(record["ranked"]) == 200
+        assert len(record["ranked"]) == 200
+        assert len(set(record["ranked"])) == 200
         assert 1 <= len(record["selected"]) <= 9
         assert len(record["scores"]) == record["kept"]
         assert record["scores"] == sorted(record["scores"], reverse=True)
@@ -171,8 +171,9 @@ def test_checkpoints_are_nested_and_lists_long_enough(built, predictions):
 @pytest.mark.slow
 def test_narratives_are_told_in_phases_of_three_or_more(predictions):
     for record in predictions:
-        ids = list(chain(*[phase["ids"] for phase in record["phases"]]))
-        assert len(set(ids)) == len(ids) <= 30
+        ids = ids_of(phase["ids"] for phase in record["phases"])
+        assert len(ids) <= 30
+        assert len(set(ids)) == len(ids)
         assert set(ids) == set(record["narrative"])
         for phase in record["phases"]:
             assert len(phase["ids"]) >= 3
@@ -202,8 +203,9 @@ def test_annotations_cannot_reach_predictions(sample, predictions):
     questions = []
     for question, other in zip(sample.questions, reversed(sample.questions), strict=True):
         questions.append(replace(question, answer="something else", evidence=other.evidence, category=1))
-    shuffled = replace(sample, questions=tuple(questions))
-    assert dump(agent.predict(index.build(shuffled, "hashing"), search.Hand())) == dump(predictions)
+    shuffled = index.build(replace(sample, questions=tuple(questions)), "hashing")
+    records = agent.predict(shuffled, search.Hand())
+    assert dump(records) == dump(predictions)
 
 
 def test_the_trace_names_every_visit_its_form_and_the_state_after_it(predictions):
@@ -219,15 +221,10 @@ def test_the_trace_names_every_visit_its_form_and_the_state_after_it(predictions
         assert record["made_with"]["engine"].startswith("langgraph ")
 
 
-@pytest.mark.parametrize(("text", "model", "nodes"), [
-    ("auto", False, ()),
-    ("auto", True, ("planner", "selector", "generator")),
-    ("selector=model", True, ("selector",)),
-    ("model", True, agent.WITH_A_MODEL),
-])  # fmt: skip
-def test_forms_are_named_node_by_node(built, text, model, nodes):
+@pytest.mark.parametrize(("text", "model", "nodes"), table(__file__, "forms"))
+def test_forms_are_named_node_by_node(text, model, nodes):
     forms = agent.node_forms(text, model)
-    assert tuple(node for node, form in forms.items() if form == "model") == nodes
+    assert [node for node, form in forms.items() if form == "model"] == nodes
 
 
 def test_a_form_that_cannot_be_is_refused(built):
@@ -238,11 +235,12 @@ def test_a_form_that_cannot_be_is_refused(built):
 
 def test_a_question_does_not_depend_on_the_others_and_has_a_limit(built, predictions):
     pipeline = agent.Agent(built)
+    limit = r"has 50,001, the limit is 50,000 characters .* CRS_MOST_QUESTION_CHARACTERS=50001"
+    long = "Where did Mira " + "and Tobias " * 400 + "go?"
     (alone,) = pipeline.ask([built.chat.questions[6].text])
     assert built.chat.ids(alone.ranked) == predictions[6]["ranked"]
-    limit = r"has 50,001, the limit is 50,000 characters .* CRS_MOST_QUESTION_CHARACTERS=50001"
     refused(limit, pipeline.ask, ["x" * 50_001])
-    assert len(pipeline.ask(["Where did Mira " + "and Tobias " * 400 + "go?"])) == 1
+    assert len(pipeline.ask([long])) == 1
 
 
 def test_lists_go_back_to_retrieval(built, monkeypatch):
@@ -251,16 +249,18 @@ def test_lists_go_back_to_retrieval(built, monkeypatch):
     assert 2 <= sounds.rounds <= 3
     assert wedding.rounds == 1
     monkeypatch.setattr(agent, "ROUNDS", 1)
-    assert agent.Agent(built).ask(questions)[0].rounds == 1
+    sounds, _ = agent.Agent(built).ask(questions)
+    assert sounds.rounds == 1
 
 
 @pytest.mark.slow
-def test_the_new_selection_finds_more_than_the_old_preview(sample, built, predictions):
+def test_the_new_selection_finds_more_than_the_old_preview(sample, built):
     preview = list(agent.predict(built, search.Hand(), RealTalkConfig(selection="preview")))
     coverage = list(agent.predict(built, search.Hand(), RealTalkConfig(single=1.5)))
     old = scoring.questions(preview, [sample], "valid")
     new = scoring.questions(coverage, [sample], "valid")
-    assert [record["candidates"] for record in preview] == [record["candidates"] for record in predictions]
+    for before, after in zip(preview, coverage, strict=True):
+        assert before["candidates"] == after["candidates"]
     assert new["recall"].mean() > old["recall"].mean()
     assert new["size"].sum() < old["size"].sum()
 
@@ -268,8 +268,8 @@ def test_the_new_selection_finds_more_than_the_old_preview(sample, built, predic
 def test_attribution_sums_to_the_gold_ids(sample, predictions):
     rows = scoring.questions(predictions, [sample], "valid")
     table = scoring.attribution(rows, "category", "chat")
-    buckets = ["unresolvable", "lost at candidates", "lost at reranking", "lost at selection", "kept"]
-    assert table[buckets].sum(axis=1).tolist() == table["ids"].tolist()
+    in_buckets = table[[*evidence.BUCKETS]].sum(axis=1)
+    assert in_buckets.tolist() == table["ids"].tolist()
     assert table["ids"].iloc[0] == 67 + 2
     assert table.loc[table["by"] == "category", "ids"].sum() == 67 + 2
     assert rows.loc[rows["gold"] == 0, "recall"].isna().all()
@@ -280,7 +280,9 @@ def test_sets_are_means_over_questions_with_gold(sample, predictions):
     means = scoring.means(rows, ("recall", "precision", "size")).iloc[0]
     assert means["n"] == 37
     assert means["excluded"] == 2
-    assert means[["recall", "precision", "size"]].tolist() == pytest.approx([0.444, 0.279, 3.757], abs=1e-3)
+    assert means["recall"] == pytest.approx(0.444, abs=1e-3)
+    assert means["precision"] == pytest.approx(0.279, abs=1e-3)
+    assert means["size"] == pytest.approx(3.757, abs=1e-3)
 
 
 def test_predictions_round_trip_and_unknown_ids_are_refused(sample, predictions, tmp_path):
@@ -293,11 +295,11 @@ def test_predictions_round_trip_and_unknown_ids_are_refused(sample, predictions,
     refused(r"keys .* are missing", scoring.read, path, [sample])
 
 
+SAID = st.tuples(st.sampled_from(["Ann", "Ben", ""]), st.text(max_size=20))
+
+
 @settings(max_examples=15, deadline=None)
-@given(
-    st.lists(st.tuples(st.sampled_from(["Ann", "Ben", ""]), st.text(max_size=20)), min_size=1, max_size=8),
-    st.text(min_size=1, max_size=30),
-)
+@given(st.lists(SAID, min_size=1, max_size=8), st.text(min_size=1, max_size=30))
 @pytest.mark.slow
 def test_any_chat_and_question_get_an_answer(messages, question):
     entries = []
@@ -360,14 +362,15 @@ def test_without_lightgbm_what_is_learnt_is_scikit_learns_regression(groups, row
 
     monkeypatch.setattr(search, "has_trees", lambda: False)
     ranker = learning.learn(groups, "made up", tmp_path)
-    assert ranker.name == "linear"
-    assert ranker.origin == "made up"
     features = np.concatenate([group.features for group in groups]).astype(np.float64)
     gold = np.concatenate([group.gold for group in groups])
-    mean, scale = features.mean(axis=0), features.std(axis=0)
+    mean = features.mean(axis=0)
+    scale = features.std(axis=0)
     model = LogisticRegression(C=0.1, tol=1e-8, max_iter=1000)
     model.fit(np.clip((features - mean) / scale, -4, 4), gold)
     expected = model.decision_function(np.clip((rows - mean) / scale, -4, 4))
+    assert ranker.name == "linear"
+    assert ranker.origin == "made up"
     assert np.allclose(scores_of(ranker, rows), expected, atol=1e-2)
 
 
@@ -413,12 +416,14 @@ def test_what_ships_fits_the_features(encoder):
 def test_what_ships_holds_no_text():
     record = json.loads(gzip.decompress(search.SHIPPED.read_bytes()))
     assert set(record) == {"features", "origin", "rankers", "sketches"}
-    assert set(map(type, chain(*record["sketches"]))) == {int}
+    for number in ids_of(record["sketches"]):
+        assert type(number) is int
 
 
 def test_a_chat_is_recognised_though_changed_and_never_teaches_its_own_ranker(sample, make_chat):
     half = replace(sample, messages=sample.messages[:160])
-    loud = make_chat([(message.speaker, f" {message.text.upper()} !") for message in sample.messages])
+    shouted = [(message.speaker, f" {message.text.upper()} !") for message in sample.messages]
+    loud = make_chat(shouted)
     for changed in (half, loud):
         assert learning.same_talk(changed, sample)
         assert learning.same_talk(sample, changed)
@@ -428,8 +433,10 @@ def test_a_chat_is_recognised_though_changed_and_never_teaches_its_own_ranker(sa
 
 
 def test_strangers_share_nobody_with_a_chat(make_chat):
-    chat, other = make_chat([("Ann", "a")]), make_chat([("Eve", "a")])
-    strangers, half = replace(other, speakers=("Eve", "Zoe")), replace(other, speakers=("Eve", "Ben"))
+    chat = make_chat([("Ann", "a")])
+    other = make_chat([("Eve", "a")])
+    strangers = replace(other, speakers=("Eve", "Zoe"))
+    half = replace(other, speakers=("Eve", "Ben"))
     assert learning.not_of(chat, [chat, strangers, half]) == [strangers]
 
 
@@ -448,14 +455,16 @@ def test_teaching_makes_a_ranker_that_knows_its_teachers_again(sample, ship):
     ready = search.shipped("hashing")
     assert ready.ranker.origin == record["origin"]
     assert sample.name in record["origin"]
-    assert corpus.resembles(replace(sample, messages=sample.messages[:40]).sketch, ready.sketches[0])
+    beginning = replace(sample, messages=sample.messages[:40])
+    assert corpus.resembles(beginning.sketch, ready.sketches[0])
 
 
 def test_a_cross_encoder_in_onnx_ranks_the_candidates(built, tmp_path):
     """Its one logit orders them: here the mean number of a pair's tokens, of texts that say "lift" the highest."""
     tokenizers = pytest.importorskip("tokenizers")
     pytest.importorskip("onnxruntime")
-    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0, "lift": 900}, unk_token="[UNK]"))
+    levels = tokenizers.models.WordLevel({"[UNK]": 0, "lift": 900}, unk_token="[UNK]")
+    words = tokenizers.Tokenizer(levels)
     words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     words.save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "model.onnx").write_bytes(mean_of_tokens())
@@ -468,9 +477,7 @@ def test_a_cross_encoder_in_onnx_ranks_the_candidates(built, tmp_path):
     assert len(set(built.owner[result.selected])) <= 2  # the node limit
 
 
-@pytest.mark.parametrize(
-    ("question", "share"), [("When did Ann buy the bicycle?", 0.0), ("What did Ben bake?", 0.5)]
-)
+@pytest.mark.parametrize(("question", "share"), table(__file__, "untimed"))
 def test_a_chat_without_times_says_so_and_is_less_sure(make_chat, question, share):
     talk = [("Ann", "I bought a red bicycle at the market."), ("Ben", "Lovely, I baked two loaves of bread.")]
     timed = make_chat(talk, qa=[{"question": question}])
