@@ -19,6 +19,7 @@ class Run(Command):
     """Run one notebook with other parameters, show its parameters, or refresh the committed ones."""
 
     positional = ("notebook",)
+    also: ClassVar[Mapping[str, str]] = {"parameters": "help-notebook"}
     reads = "notebook f"
     writes = "o"
 

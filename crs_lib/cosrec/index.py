@@ -13,11 +13,12 @@ from typing import Any, Generic
 import numpy as np
 
 from crs_lib.core import paths, tables
-from crs_lib.core.errors import InputError
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.text import words
 from crs_lib.cosrec import corpus
 from crs_lib.cosrec.catalogue_tables import name_digest
 from crs_lib.cosrec.records import (
+    MAKE_PRODUCTS,
     CatalogueProduct,
     D,
     Passage,
@@ -214,11 +215,16 @@ def opened(
 
 
 def shop(source: str) -> Path:
-    """Where products and passages are: a corpus, a folder with ``products.jsonl``, or a file of products."""
+    """Where products and passages are: a corpus, a folder with ``products.jsonl``, or a file of products.
+    RunError where there is neither.
+    """
+    if source in ("sample", "cosrec"):
+        return corpus.locate(source)
     path = paths.given(source)
-    if source != "sample" and (path.is_file() or file_of(path, "products").exists()):
+    if path.is_file() or file_of(path, "products").exists():
         return path
-    return corpus.locate(source)
+    forms = "a file of products, or a folder with products.jsonl and passages.jsonl (.gz, .zst)"
+    raise RunError(f"no products in {source!r}; give {forms}; {MAKE_PRODUCTS}")
 
 
 def digests(folder: Path, index: str = "") -> dict[str, str]:
@@ -279,21 +285,19 @@ def write_index(
 
 def _write_lines(folder: Path, lines: Iterable[tuple[bytes, D]]) -> None:
     """Write lines, where each starts, their ids, and who reviewed which line: a user's code and the line's
-    number. An id that is empty, holds blanks or repeats is refused.
+    number.
     """
-    ids: dict[str, None] = {}
+    ids: list[str] = []
     starts = array("q", [0])
     users = array("Q")
     rows = array("i")
     folder.mkdir()
     with (folder / "lines.bin").open("wb") as file:
         for line, record in lines:
-            if len(record.id.split()) != 1 or record.id in ids:
-                raise InputError(f"id {record.id!r} is empty, holds blanks or is there twice")
             for review in getattr(record, "reviews", ()):
                 users.append(name_digest(str(review.user)))
                 rows.append(len(ids))
-            ids[record.id] = None
+            ids.append(record.id)
             file.write(line)
             starts.append(starts[-1] + len(line))
     order = np.lexsort((rows, users))

@@ -17,6 +17,7 @@ Kind = Literal["search", "recommendation", "product_details"]
 INTENTS: tuple[str, ...] = get_args(Kind)
 ASPECTS = ("fluency", "informativeness", "logicality", "coherence")
 MAPPINGS = ("as_documented", "zero_is_generic")
+MAKE_PRODUCTS = "make products by: python -m crs_lib cosrec catalogue"
 _TOPIC = re.compile(r"(([^#]*)_(\d+)_\d+)(?:#(\d+))?")  # intent, conversation, turn, user index
 _SPACES = re.compile(r"\s+")
 _Grade = Annotated[int, Field(ge=1, le=5)]
@@ -370,31 +371,42 @@ def files_of(path: Path) -> list[Path]:
 
 def read_lines(path: Path, kind: type[D]) -> Iterator[tuple[bytes, D]]:
     """The lines of plain, ``.gz`` or ``.zst`` files, each with the product or passage that it holds. Raises
-    RunError where there is no file, InputError naming the line that is broken, or behind which the file
-    breaks off.
+    RunError where there is no file, InputError naming the line that is broken, has no id of one word or that
+    of an earlier line, or behind which the file breaks off.
     """
     import pyarrow as pa
 
+    seen: set[str] = set()
     for file in files_of(path):
         if not file.is_file():
-            again = "make products by: python -m crs_lib cosrec catalogue"
-            raise RunError(f"no file {paths.shown(file)}; {again}")
+            raise RunError(f"no file {paths.shown(file)}; {MAKE_PRODUCTS}")
         stream = io.BufferedReader(pa.input_stream(str(file), compression="detect"), 1 << 18)
         with safety.unpacked(stream, file) as lines:
-            yield from _read(lines, kind, file.name)
+            yield from _read(lines, kind, file.name, seen)
 
 
-def _read(lines: Iterable[bytes], kind: type[D], name: str) -> Iterator[tuple[bytes, D]]:
+def _read(lines: Iterable[bytes], kind: type[D], name: str, seen: set[str]) -> Iterator[tuple[bytes, D]]:
     number = 0
     try:
         for line in lines:
             number += 1
             if line.strip():
                 body = line.rstrip(b"\r\n")
-                yield body, kind.read(body)
+                record = kind.read(body)
+                _check_id(record.id, seen)
+                yield body, record
     except OSError as error:
         raise InputError(f"{name} breaks off after line {number}: {error}") from error
     except KeyError as error:
         raise InputError(f"{name}, line {number}: {error} is missing") from error
     except (ValueError, TypeError) as error:
         raise InputError(f"{name}, line {number}: {error}") from error
+
+
+def _check_id(name: str, seen: set[str]) -> None:
+    """ValueError for an id that is not one word, or one of an earlier line."""
+    if len(name.split()) != 1:
+        raise ValueError(f"the id {name!r} is empty or holds blanks")
+    if name in seen:
+        raise ValueError(f"the id {name!r} stands in an earlier line, too; keep one of them")
+    seen.add(name)

@@ -77,7 +77,7 @@ def versions(programs: Sequence[str], before: Mapping[str, Any], fresh_server: s
 
 
 # Settings of today at which a run of before is the same: manifests leave them out.
-_LATER = (("scope", STATED), ("pace", scenarios.DENSE))
+_LATER = (("scope", STATED), ("pace", scenarios.DENSE), ("drift", False))
 _APART = ("arms", "user_llm", "llm", "scheduler")  # settings that manifests have in another form
 _ARMS = (scenarios.SHIFT, scenarios.STRAIGHT, scenarios.FRESH, scenarios.NO_SHIFT, scenarios.CALM)
 _VERSION = 2  # of users: 1 straight users said less, and a first shift could be a refinement (before 0.4)
@@ -140,6 +140,9 @@ class SimulateConfig(Settings):
         Field(description="how users talk: all, development, confirmation, one voice, or A"),
     ] = ALL
     user_llm: Annotated[str, Field(description="spec of the model that words the user; none if empty")] = ""
+    drift: Annotated[
+        bool, Field(description="user_llm may name other values than planned; the log has both")
+    ] = False
     llm: Annotated[
         Mapping[str, Any], Field(description="settings of the models (systems.ModelSettings)")
     ] = {}
@@ -165,6 +168,8 @@ class SimulateConfig(Settings):
         _check_range("shift_gap", 1, self.shift_gap)
         if self.user_llm:
             check_spec(self.user_llm, "user_llm")
+        elif self.drift:
+            raise InputError("drift is for users worded by a model; name one in user_llm, e.g. ollama:MODEL")
         retriever = self.llm_settings.retriever
         if any(role.system for role in self.roles()):
             from crs_lib.systems.search import search_kind  # slow: it loads encoders

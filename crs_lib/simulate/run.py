@@ -251,7 +251,8 @@ class Partner:
             with prompts.worded(catalog.words):
                 utterance = user.speak(turn)
                 step = talk.plan.steps[turn - 1]
-                check_voiced(self.world.grounder, step, utterance.act, utterance.text)
+                if "drift" not in utterance.meta:
+                    check_voiced(self.world.grounder, step, utterance.act, utterance.text)
                 if system is not None:
                     log = utterance.meta if system.sees_state else {}
                     try:
@@ -295,7 +296,9 @@ class Partner:
         if world.llms is None:
             raise InputError(f"user_llm {model!r} needs language models; give the World a Pool as llms")
         address = (*self.session.streams, self.spec)
-        return ModelWording(world.llms, model, world.llm, world.grounder, address, self.session.voice)
+        voice = self.session.voice
+        drift = self.config.drift
+        return ModelWording(world.llms, model, world.llm, world.grounder, address, voice, drift=drift)
 
 
 def conversation_id(seed: int, name: str, arm: str) -> str:

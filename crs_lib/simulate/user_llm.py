@@ -1,4 +1,8 @@
-"""The user's words by a language model: the plan stays ours, and an utterance must voice it."""
+"""The user's words by a language model: the plan stays ours, and an utterance must voice it, or where
+``drift`` is set the log says what it voices instead.
+"""
+
+from typing import Any
 
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import prompts, rng
@@ -42,6 +46,21 @@ class Named:
         self.words = [text[start:end] for start, end in sorted(spans)]
 
 
+def drift_of(grounder: Grounder, text: str, template: str, needed: Needed) -> dict[str, list[str]]:
+    """The values and films that were ``planned`` and those that a wording ``said``, as ``field=value``."""
+    planned = Named(grounder, template)
+    said = Named(grounder, text)
+    planned.pairs.update(needed)
+    for field, value in needed:
+        if field == SITUATION and value in text:
+            said.pairs.add((field, value))
+    lists = {}
+    for name, named in (("planned", planned), ("said", said)):
+        films = {("film", grounder.catalog.items[film].title) for film in named.films}
+        lists[name] = [f"{field}={value}" for field, value in sorted(named.pairs | films)]
+    return lists
+
+
 def fault(grounder: Grounder, text: str, template: str, needed: Needed) -> str:
     """Why a wording does not voice the plan, or nothing: values and films must be the plan's, no others."""
     if not text or len(text) > LONGEST:
@@ -63,7 +82,8 @@ def fault(grounder: Grounder, text: str, template: str, needed: Needed) -> str:
 class ModelWording:
     """Words the utterances of one session's user (a :class:`crs_lib.simulate.users.Realiser`), the same for
     every system. ``address`` is the seed, the session and the system. The prompt shows three utterances of
-    the session's voice that name nothing; none of voice A.
+    the session's voice that name nothing; none of voice A. With ``drift`` a wording stands although it names
+    other values than planned, and the log says which; the user still wants what was planned.
     """
 
     def __init__(
@@ -74,12 +94,15 @@ class ModelWording:
         grounder: Grounder,
         address: tuple[int, int, str],
         voice: str = voices.FIRST,
+        *,
+        drift: bool = False,
     ) -> None:
         self.llms = llms
         self.spec = spec
         self.settings = settings
         self.grounder = grounder
         self.seed, self.session, self.system = address
+        self.drift = drift
         self.tone = "" if voice == voices.FIRST else self._tone(prompts.USER_SETS[voice])
 
     def _tone(self, templates: str) -> str:
@@ -100,9 +123,13 @@ class ModelWording:
                 faults.append(error.kind)
                 continue
             reason = fault(self.grounder, text, template, needed)
+            log: dict[str, Any] = {"worded_by": "llm", "planned_text": template, "faults": faults}
             if not reason:
-                return text, {"worded_by": "llm", "planned_text": template, "faults": faults}
+                return text, log
             faults.append(reason)
+            if self.drift and 0 < len(text) <= LONGEST:
+                log["drift"] = drift_of(self.grounder, text, template, needed)
+                return text, log
         return template, {"worded_by": "template", "fallback": True, "faults": faults}
 
     def _request(self, template: str, needed: Needed, turn: int, attempt: int) -> Request:

@@ -2,10 +2,11 @@
 
 import csv
 import itertools
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -19,6 +20,7 @@ from crs_lib.metrics import base, constructs, conventions
 from crs_lib.report.outcomes import PUBLISHED, Published, published_of, write_grid
 from crs_lib.simulate.logged import Imported
 from crs_lib.thesis import extractors
+from crs_lib.thesis.catalog import ThesisCatalog
 from crs_lib.thesis.views import thesis_catalog
 
 SAMPLE = "sample"
@@ -175,7 +177,7 @@ def parts(run: str) -> pd.DataFrame:
         rows["recoveries after the next shift (legacy)"] = late
         rows["sessions that never recover, scored as the fastest (legacy)"] = sessions["never"].mean()
     rows["concepts found inside words"] = _inside_words(run)
-    rows["constraints that no film meets in full"] = _unmet(run)
+    rows.update(_unmet(run))
     table = pd.DataFrame(rows).T.astype(float).round(3)
     return table.rename_axis(index="share of", columns=None).reset_index()
 
@@ -234,17 +236,30 @@ def recovered_sessions(run: str) -> pd.DataFrame:
     return sessions.join(counts).assign(never=counts["n_recovered"] == 0)
 
 
-def _unmet(run: str) -> pd.Series:
-    """The share of the logged constraints that no film meets in every field, by system; NaN without any."""
+def _unmet(run: str) -> dict[str, pd.Series]:
+    """Shares by system of what no film meets in every field: of the users' logged constraints, and of the
+    constraints that a system searched by; NaN where a log has none.
+    """
     catalog = thesis_catalog(run)
     rows = []
     for dialogue in simulate.iter_dialogues(run):
         for pair in dialogue.pairs():
-            constraints = pair.system.meta.get("constraints") or {}
-            if constraints:
-                unmet = catalog.candidates(constraints).how != "all fields"
-                rows.append((dialogue.model_name, unmet))
-    return pd.DataFrame(rows, columns=["model", "unmet"]).groupby("model", sort=False)["unmet"].mean()
+            wanted = _unmet_by(catalog, pair.user.state.constraints)
+            searched = _unmet_by(catalog, pair.system.meta.get("constraints") or {})
+            rows.append((dialogue.model_name, wanted, searched))
+    turns = pd.DataFrame(rows, columns=["model", "wanted", "searched"])
+    shares = turns.groupby("model", sort=False)[["wanted", "searched"]].mean()
+    return {
+        "constraints that no film meets in full": shares["wanted"],
+        "searches by systems that no film meets in full": shares["searched"],
+    }
+
+
+def _unmet_by(catalog: ThesisCatalog, constraints: Mapping[str, Any]) -> float:
+    """1 where no film meets all constraints, 0 where one does, NaN without any."""
+    if not constraints:
+        return math.nan
+    return float(catalog.candidates(constraints).how != "all fields")
 
 
 def write_thresholds(config: evaluate.EvaluateConfig) -> tuple[list[Path], str]:

@@ -96,8 +96,10 @@ def test_a_broken_line_leaves_nothing_behind(tmp_path):
         refused(message, index.write_index, path, tmp_path / "out")
         assert list(tmp_path.iterdir()) == [path]
 
-    broken("there twice", parent_asin="BS00000001")
-    broken("holds blanks", parent_asin="a b")
+    broken(
+        r"products\.jsonl, line 2: the id 'BS00000001' stands in an earlier line", parent_asin="BS00000001"
+    )
+    broken("line 2: the id 'a b' .* holds blanks", parent_asin="a b")
     broken("line 2", price="x")
 
 
@@ -129,6 +131,15 @@ def test_passages_of_ms_marco_are_read_from_their_own_files(ms_marco):
     digests = index.digests(ms_marco)
     assert index.digests(ms_marco, str(ms_marco / "made")) == digests
     assert len(digests) == 3
+
+
+def test_a_passage_with_an_id_of_another_file_is_named(ms_marco):
+    (ms_marco / "passages" / "zz_collection.tsv").write_text("8\tA stove.\n8\tA tent.\n")
+    refused(r"zz_collection\.tsv, line 2: the id '8' stands in an earlier line", index.Stock, ms_marco)
+
+
+def test_a_shop_without_products_says_what_to_give(tmp_path):
+    refused("a file of products, or a folder with products.jsonl", index.shop, str(tmp_path), error=RunError)
 
 
 def test_a_broken_passage_is_named(ms_marco):

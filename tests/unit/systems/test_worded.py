@@ -230,9 +230,11 @@ def test_quotation_marks_around_it_all_are_taken_off(raw, line):
     assert user_llm.clean(raw) == line
 
 
-def wording(answers):
+def wording(answers, *, drift=False):
     own = with_model(answers)
-    return user_llm.ModelWording(own.llms, "scripted", own.llm, own.grounder, (7, 3, "tracker")), own
+    address = 7, 3, "tracker"
+    words = user_llm.ModelWording(own.llms, "scripted", own.llm, own.grounder, address, drift=drift)
+    return words, own
 
 
 def test_a_good_wording_is_taken_and_one_that_misses_the_plan_asked_for_again():
@@ -263,6 +265,45 @@ def test_twice_in_vain_the_template_speaks_and_is_flagged(answers):
     assert len(meta["faults"]) == 2
 
 
+def test_a_user_who_may_drift_keeps_the_models_words_and_the_log_says_what_was_planned():
+    words, own = wording(["Instead of comedy, westerns with Tom Hanks, like Metropolis."], drift=True)
+    text, meta = words(TEMPLATE, MUST, 5)
+    assert text == "Instead of comedy, westerns with Tom Hanks, like Metropolis."
+    assert meta["worded_by"] == "llm"
+    assert meta["planned_text"] == TEMPLATE
+    assert meta["faults"] == ["it does not name Drama"]
+    assert meta["drift"]["planned"] == ["genre=Comedy", "genre=Drama"]
+    said = ["actor=Tom Hanks", "film=Metropolis", "genre=Comedy", "genre=Western"]
+    assert meta["drift"]["said"] == said
+    assert len(asked(own)) == 1
+
+
+def test_a_user_who_may_drift_logs_no_drift_where_the_plan_is_voiced():
+    words, _ = wording(["Comedy? No, drama films rather."], drift=True)
+    _, meta = words(TEMPLATE, MUST, 5)
+    assert "drift" not in meta
+
+
+def test_a_user_who_may_drift_still_says_something():
+    words, _ = wording([LLMError("empty", "x")] * 6, drift=True)
+    text, meta = words(TEMPLATE, MUST, 5)
+    assert text == TEMPLATE
+    assert meta["worded_by"] == "template"
+
+
+def test_a_drifting_user_still_wants_what_was_planned(world):
+    planned = simulate.SimulateConfig(systems=["oracle"], n_turns=4)
+    drifting = planned.changed(user_llm="scripted", drift=True)
+    own = with_model(lambda request: "I want a western.")
+    plan = simulate.session(world, "oracle", 0, planned)
+    talk = simulate.session(own, "oracle", 0, drifting)
+    for meant, pair in zip(plan.pairs(), talk.pairs(), strict=True):
+        assert pair.user.text == "I want a western."
+        assert pair.user.user_meta["drift"]["said"] == ["genre=Western"]
+        assert pair.user.user_meta["constraints"] == meant.user.user_meta["constraints"]
+        assert pair.system.meta["rec_ids"] == meant.system.meta["rec_ids"]
+
+
 def test_a_user_with_a_model_says_the_same_to_every_system(world):
     pool = Pool(None, models={"template": LLM("template")})
     own = World(world.catalog, world.grounder, pool, ModelSettings())
@@ -280,6 +321,7 @@ def test_a_user_with_a_model_says_the_same_to_every_system(world):
         ({"user_llm": "olama:x"}, "did you mean 'ollama'"),
         ({"user_llm": "ollama"}, "user_llm: .* needs a model after a colon, e.g. ollama:"),
         ({"systems": ["ollama"]}, "needs a model"),
+        ({"drift": True}, "name one in user_llm"),
         ({"shard": "1/4"}, "unknown setting 'shard'"),
     ],
 )

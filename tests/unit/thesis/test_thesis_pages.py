@@ -22,18 +22,18 @@ MODELS = ("gemma:2b", "qwen:7b")
 LEGACY = "thesis_legacy(topics=heuristic)"
 
 
-def write_logs(folder, n_sessions, n_turns):
-    """Logs of two systems in the thesis's older form."""
+def write_logs(folder, n_sessions, n_turns, searched):
+    """Logs of two systems in the thesis's older form: what a system searches by, and nothing of the user."""
     folder.mkdir()
     for model in MODELS:
         lines = []
         for number in range(n_sessions):
             turns = []
             for turn in range(n_turns):
-                turns.append(
-                    {"speaker": "USER", "text": f"A comedy about love, please, number {number + turn}."}
-                )
-                turns.append({"speaker": "SYSTEM", "text": f"{model} says: number {turn} is about love."})
+                request = f"A comedy about love, please, number {number + turn}."
+                reply = f"{model} says: number {turn} is about love."
+                turns.append({"speaker": "USER", "text": request})
+                turns.append({"speaker": "SYSTEM", "text": reply, "constraints": searched})
             lines.append(json.dumps({"session_id": number, "model_name": model, "conversation": turns}))
         (folder / f"{model.replace(':', '-')}.jsonl").write_text("\n".join(lines) + "\n")
     return folder
@@ -48,8 +48,8 @@ def as_the_thesis(tmp_path, monkeypatch):
     own = SimpleNamespace(files=[SimpleNamespace(sha256=tables.sha256(films))], in_mirror=lambda: None)
     monkeypatch.setattr(data, "get", lambda name: own)
 
-    def make(n_sessions, n_turns=20, convention=LEGACY):
-        logs = write_logs(tmp_path / f"logs{n_sessions}x{n_turns}", n_sessions, n_turns)
+    def make(n_sessions, n_turns=20, convention=LEGACY, searched=None):
+        logs = write_logs(tmp_path / "logs", n_sessions, n_turns, searched or {})
         simulate.import_logs(simulate.ImportConfig(logs=str(logs), run="old", catalog=str(films)))
         evaluate.evaluate(evaluate.EvaluateConfig(run="old", convention=convention))
         return outcomes.best_systems("old", convention).set_index("metric")
@@ -87,7 +87,15 @@ def test_the_share_of_constraints_that_no_film_meets_is_missing_without_constrai
     as_the_thesis(2, 4)
     shares = pages.parts("old").set_index("share of")
     assert shares.loc["constraints that no film meets in full"].isna().all()
+    assert shares.loc["searches by systems that no film meets in full"].isna().all()
     assert shares.loc["concepts found inside words"].notna().all()
+
+
+def test_searches_of_systems_are_told_from_the_constraints_of_users(as_the_thesis):
+    as_the_thesis(2, 4, searched={"genre": "Comedy", "year": "1831"})
+    shares = pages.parts("old").set_index("share of")
+    assert shares.loc["constraints that no film meets in full"].isna().all()
+    assert shares.loc["searches by systems that no film meets in full"].tolist() == [1, 1]
 
 
 TEXTS = [
