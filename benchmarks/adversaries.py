@@ -1,12 +1,12 @@
 """How often a comparison says something good of systems that a sceptic sends, or something bad of good ones.
 
-    PYTHONPATH=. python -m benchmarks.adversaries [--seed 905] [--scenarios 400] [--runs 200] [--memory]
+    PYTHONPATH=. python -m benchmarks.adversaries [--scenarios 420] [--only AsksBack …] [--memory]
 
 Every system of tests/helpers/adversaries.py meets the same users; a run is a resample of 100 of them, in
 which it is compared with the tracker and with the system that it spoils. Favourable: it "adapts better", or
 both "adapt equally". Unfavourable: the other one adapts better, or loses less. With --memory: how often
 the order test warns of systems with a memory, in a module, a file and a server, and of honest ones. The last
-tables stand in docs/records/.
+tables are docs/records/adversaries.csv and order_test.csv.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import shlex
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,11 +39,11 @@ BASES = {"DumbAtBareValues": "Sticky", "ClingsNear": "Sticky"}  # what a system 
 HONEST = ("tracker", "sticky", "amnesiac", "bm25")
 
 
-def primary_windows(seed: int, n: int) -> pd.DataFrame:
+def primary_windows(seed: int, n: int, kinds: Sequence[type] = KINDS) -> pd.DataFrame:
     """The primary window of every system and scenario: gains and costs."""
     catalog = sources.load()
     world = World(catalog, Grounder(catalog), programs=adversaries.InProcess(catalog))
-    systems = [adversaries.spec(kind) for kind in KINDS]
+    systems = [adversaries.spec(kind) for kind in kinds]
     config = SimulateConfig(systems=systems, n_turns=TURNS, seed=seed)
     rows = []
     for _, scores in arms.scored(world, config, n):
@@ -58,10 +58,12 @@ def samples(scenarios: Sequence[str], runs: int) -> Iterator[list[str]]:
         yield draw.choice(scenarios, USERS, replace=False).tolist()
 
 
-def pairs() -> list[tuple[str, str]]:
+def pairs(names: Iterable[str]) -> list[tuple[str, str]]:
     """Every system with the tracker, and with what it spoils."""
-    names = [kind.__name__ for kind in KINDS[1:]]
-    return [*((name, "Tracker") for name in names), *BASES.items()]
+    present = list(names)
+    with_tracker = [(name, "Tracker") for name in present if name != "Tracker"]
+    spoilt = [(name, base) for name, base in BASES.items() if {name, base} <= set(present)]
+    return with_tracker + spoilt
 
 
 def sentences(windows: pd.DataFrame, a: str, b: str, runs: int) -> Counter[str]:
@@ -80,18 +82,20 @@ def sentences(windows: pd.DataFrame, a: str, b: str, runs: int) -> Counter[str]:
 
 
 def rates(windows: pd.DataFrame, runs: int) -> pd.DataFrame:
-    """A row a pair: means of the first system, and rates of sentences."""
-    means = windows.groupby("system")[[*COLUMNS, "delay"]].mean()
-    rows = []
-    for a, b in pairs():
+    """The tracker's means, then a row a pair: means of the first system, and rates of sentences."""
+    by_system = windows.groupby("system", sort=False)
+    means = by_system[[*COLUMNS, "delay"]].mean().round(3)
+    n = by_system[COLUMNS[0]].count()
+    rows: list[dict[str, Any]] = [{"system": "Tracker", **means.loc["Tracker"], "n": n["Tracker"]}]
+    for a, b in pairs(means.index):
         counts = sentences(windows, a, b, runs)
-        row: dict[str, Any] = {"system": a, "against": b, **means.loc[a].round(3)}
-        row["n"] = int(windows.loc[windows["system"] == a, COLUMNS[0]].notna().sum())
+        row: dict[str, Any] = {"system": a, "against": b, **means.loc[a], "n": n[a]}
         for name in ("favourable", "unfavourable"):
             row[name] = counts.pop(name, 0) / runs
         row["most often"] = counts.most_common(1)[0][0]
         rows.append(row)
-    return pd.DataFrame(rows)
+    columns = ["system", "against", *COLUMNS, "delay", "n", "favourable", "unfavourable", "most often"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 @contextmanager
@@ -131,14 +135,16 @@ def main() -> None:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("--seed", type=int, default=905)
-    parser.add_argument("--scenarios", type=int, default=400)
+    parser.add_argument("--scenarios", type=int, default=420)
     parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--only", nargs="+", default=[kind.__name__ for kind in KINDS], metavar="SYSTEM")
     parser.add_argument("--memory", action="store_true", help="the order test instead")
-    asked = parser.parse_args()
-    if asked.memory:
-        table = warnings(asked.seed, asked.scenarios, asked.runs)
+    options = parser.parse_args()
+    if options.memory:
+        table = warnings(options.seed, options.scenarios, options.runs)
     else:
-        table = rates(primary_windows(asked.seed, asked.scenarios), asked.runs)
+        kinds = [kind for kind in KINDS if kind.__name__ in ("Tracker", *options.only)]
+        table = rates(primary_windows(options.seed, options.scenarios, kinds), options.runs)
     print(table.to_csv(index=False))
 
 

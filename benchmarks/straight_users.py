@@ -2,13 +2,15 @@
 
     PYTHONPATH=. python -m benchmarks.straight_users [--seed 901] [--scenarios 600] [--windows 2400]
 
-Prints the shift cost of four systems, the share of windows in which both users plan as many statements
+Prints the shift cost of four systems, how far the fresh gain lies from the sum of its parts, whether the
+printed parts of a difference add up, the share of windows in which both users plan as many statements
 (and as many within one), the statements and reactions a window, and the AUC of readers that tell straight
 from shifting users by all words before the first change, films and values masked, names of fields visible.
 The last result stands in docs/records/straight_users.csv.
 """
 
 import argparse
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -34,6 +36,7 @@ SYSTEMS_MEASURED = ("load", "sticky", "tracker", "oracle")
 TURNS = 8  # so few hold the first change and its window
 PARTNER = "tracker"  # whose replies the users hear whose words are read
 READERS = ("counts", "presence")  # of words and pairs of words
+PARTS = ("gain_after_change", "straight_gain", "fresh_gain", "shift_cost", "conversation_cost")
 
 
 class Row(NamedTuple):
@@ -47,17 +50,38 @@ class Row(NamedTuple):
     n: int
 
 
-def costs(world: World, config: SimulateConfig, n: int) -> list[Row]:
-    """Straight gain and shift cost of each system over the primary windows of the first ``n`` scenarios."""
-    scored = []
-    for talk, scores in arms.scored(world, config, n):
-        scored.append({"system": talk.model_name, **scores.session})
+def sessions(world: World, config: SimulateConfig, n: int) -> pd.DataFrame:
+    """A row a system and scenario, of the first ``n``: its gains and costs at the primary change."""
     rows = []
-    for system, sessions in pd.DataFrame(scored).groupby("system", sort=False):
+    for talk, scores in arms.scored(world, config, n):
+        rows.append({"system": talk.model_name, "scenario": talk.session_id, **scores.session})
+    frame = pd.DataFrame(rows)[["system", "scenario", *PARTS, "misfit"]]
+    return frame.astype(dict.fromkeys([*PARTS, "misfit"], float))
+
+
+def costs(frame: pd.DataFrame) -> list[Row]:
+    """Straight gain and shift cost of each system."""
+    rows = []
+    for system, own in frame.groupby("system", sort=False):
         for measure in ("straight_gain", "shift_cost"):
-            estimate = stats.mean_interval(sessions[measure].astype(float))
+            estimate = stats.mean_interval(own[measure])
             rows.append(Row(measure, str(system), estimate.value, estimate.low, estimate.high, estimate.n))
     return rows
+
+
+def sums(frame: pd.DataFrame) -> list[Row]:
+    """The largest distance of a fresh gain from its parts; the pairs whose printed parts do not add up."""
+    whole = frame.dropna(subset=list(PARTS))
+    parts = whole[["gain_after_change", "shift_cost", "conversation_cost"]].sum(axis=1)
+    largest = (whole["fresh_gain"] - parts).abs().max()
+    rows = [Row("fresh gain less its parts, largest", "scenario", largest, math.nan, math.nan, len(whole))]
+    wrong = 0
+    pairs = list(itertools.combinations(SYSTEMS_MEASURED, 2))
+    for a, b in pairs:
+        pair = stats.adaptation_of(frame, a, b)
+        ability, adaptation = [float(part.replace("−", "-")) for part in pair.printed_parts]
+        wrong += round(ability + adaptation, 2) != round(pair.gain.estimate.value, 2)
+    return [*rows, Row("printed parts that do not add up", "pairs", wrong, math.nan, math.nan, len(pairs))]
 
 
 def masked(world: World, text: str) -> str:
@@ -132,10 +156,13 @@ def matching(found: Sequence[Window], of: str) -> list[Row]:
 
 def reactions(found: Sequence[Window]) -> list[Row]:
     """How often both users insist or ask for a title before a first change."""
-    counts = np.array([[one.reactions for one in window.said] for window in found if window.said])
-    means = dict(zip(("shifting", "straight"), counts.mean(axis=0), strict=True))
-    return [Row(f"reactions of {arm} users", "first", mean, math.nan, math.nan, len(counts))
-            for arm, mean in means.items()]  # fmt: skip
+    counts = []
+    for window in found:
+        if window.said:
+            counts.append([user.reactions for user in window.said])
+    shifting, straight = np.mean(counts, axis=0).tolist()
+    row = Row("reactions of shifting users", "first", shifting, math.nan, math.nan, len(counts))
+    return [row, row._replace(measure="reactions of straight users", value=straight)]
 
 
 def told_apart(found: Sequence[Window], reader: str) -> float:
@@ -167,14 +194,15 @@ def main() -> None:
     catalog = sources.load()
     world = World(catalog, Grounder(catalog))
     config = SimulateConfig(systems=SYSTEMS_MEASURED, n_turns=TURNS, seed=asked.seed)
-    rows = costs(world, config, asked.scenarios)
+    scored = sessions(world, config, asked.scenarios)
+    rows = costs(scored) + sums(scored)
     every = list(windows(world, config.changed(n_turns=20), asked.windows))
     first = [window for window in every if window.first]
     rows += matching(first, "first") + matching([one for one in every if not one.first], "later")
     rows += reactions(first)
     for reader in READERS:
         rows.append(Row("AUC", reader, told_apart(first, reader), math.nan, math.nan, len(first)))
-    print(pd.DataFrame(rows).round(3).to_csv(index=False))
+    print(pd.DataFrame(rows).to_csv(index=False, float_format="%.4g"))
 
 
 if __name__ == "__main__":

@@ -158,10 +158,11 @@ class AsksBack(Tracker):
         update = self.read(request)
         held = self.held.get(name, {})
         self.held[name] = tracker.apply(held, update)
-        answer = super().reply(request)
-        if changes(held, update) and held:
-            return {"reply": "Is that what you mean?", "recommended": []}
-        return answer
+        if not held or not changes(held, update):
+            return super().reply(request)
+        text = request["conversation"][-1]["content"]
+        self.policy(request).believe(request["turn"], text, {})  # but no film counts as shown
+        return {"reply": "Is that what you mean?", "recommended": []}
 
 
 class OneFilm(Tracker):
@@ -289,9 +290,9 @@ class SilentFromChange(RaisesAtChange):
         return {"reply": ""}
 
 
-ABLE = (FirstChange, DeafToOpenScope, TenFilms, IdsOnly, Prose, NoYear, PrefersOthers)
+ABLE = (FirstChange, DeafToOpenScope, OneFilm, TenFilms, IdsOnly, Prose, NoYear, PrefersOthers)
 UNABLE = (
-    Sticky, Amnesiac, Deaf, ClingsNear, DumbToTheSilent, DumbAtBareValues, LastNamed, NewestValues, AsksBack, Load, OneFilm,
+    Sticky, Amnesiac, Deaf, ClingsNear, DumbToTheSilent, DumbAtBareValues, LastNamed, NewestValues, AsksBack, Load,
 )  # fmt: skip
 
 

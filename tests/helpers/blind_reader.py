@@ -2,7 +2,7 @@
 
 ``BLIND`` is that list, unchanged: what a person says who relaxes a wish, takes one back, or starts over. Its
 reading is wrong where a user adds what stays or comes next ("the rest stays", "I'd rather have ..."), so
-``STRUCK`` names the cues that were struck out once its readings had been looked at. docs/validity.md has both rates.
+``STRUCK`` names the cues that were struck out once its readings had been looked at. benchmarks/told_apart.py prints both rates.
 """
 
 import re

@@ -9,9 +9,11 @@ import pytest
 from scipy import stats as sp
 
 from crs_lib import stats
+from crs_lib.core import paths
 from crs_lib.stats import Estimate, bootstrap, share_of
 from crs_lib.stats.bounded import Means
 from crs_lib.stats.design import COST, GAIN, SHARE
+from crs_lib.stats.estimate import ENOUGH
 from tests.helpers import refused
 from tests.helpers.stats_examples import matrix_frame, random_matrix
 
@@ -212,3 +214,22 @@ def test_shares_and_numbers_are_printed_in_one_form():
     assert str(Estimate(-0.004, -0.2, 0.2, 5)) == "0.00 [−0.20, 0.20]"
     assert f"{Estimate(0.412, 0.35, 0.47, 5):%}" == "41 % [35, 47]"
     assert f"{Estimate(0.5, math.nan, math.nan, 1):%}" == "50 % (no interval)"
+
+
+def test_the_record_of_error_rates_holds_what_is_demanded_of_the_tests():
+    record = pd.read_csv(paths.ROOT / "docs" / "records" / "error_rates.csv").set_index("check")
+    assert record.loc["symmetric null", "rate"].max() <= 0.05
+    with_verdict = record[record["n"] >= ENOUGH]
+    assert with_verdict.loc["skewed null", "rate"].max() <= 0.1
+    assert record.loc["equivalence at its edge", "rate"].max() <= 0.07
+    assert record.loc["interval outside its range", "rate"].max() == 0
+
+
+@pytest.mark.parametrize("effect", [0.05, 0.1])
+def test_the_power_that_pilots_claim_is_real(effect):
+    record = pd.read_csv(paths.ROOT / "docs" / "records" / "error_rates.csv")
+    power = record[record["check"] == f"power to find {effect}"]
+    assert power["case"].nunique() == 8
+    assert set(power["n"]) == {50, 100, 200}
+    assert (power["rate"] - power["beside"]).abs().max() <= 0.1
+    assert power.loc[power["beside"].between(0.2, 0.8), "case"].nunique() >= 4

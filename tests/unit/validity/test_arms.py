@@ -12,7 +12,7 @@ from benchmarks import straight_users
 from crs_lib import simulate
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.run import conversation_id
-from crs_lib.validity import arms, promises
+from crs_lib.validity import arms, promises, tables
 from tests.helpers import refused
 from tests.helpers.sample import GROUNDER, WORLD
 
@@ -122,7 +122,7 @@ def test_an_open_beginning_gives_no_arm_away():
 @pytest.mark.slow
 def test_a_system_that_gets_worse_with_each_statement_is_charged_nothing():
     config = SimulateConfig(systems=("load", "sticky"), n_turns=8, seed=31)
-    rows = straight_users.costs(WORLD, config, 60)
+    rows = straight_users.costs(straight_users.sessions(WORLD, config, 60))
     cost = {row.of: row.value for row in rows if row.measure == "shift_cost"}
     assert abs(cost["load"]) < 0.08
     assert cost["sticky"] > 0.1
@@ -137,3 +137,18 @@ def test_conversation_ids_are_digits_that_never_come_twice():
     assert ids == [conversation_id(*key) for key in keys]
     assert {len(name) for name in ids} == {18}
     assert "".join(ids).isdigit()
+
+
+def test_the_confirmation_on_a_fresh_seed_holds_what_is_demanded_of_straight_users():
+    record = tables.record("straight_users").query("seed == 20261129").set_index(["measure", "of"])
+    cost = record.loc["shift_cost"]
+    assert cost.loc["load", "value"] <= 0.05
+    assert cost.loc["sticky", "value"] >= 0.2
+    assert -0.03 < cost.loc["tracker", "low"] < 0 < cost.loc["tracker", "high"] < 0.03
+    value = record["value"]
+    assert value["fresh gain less its parts, largest", "scenario"] <= 1e-12
+    assert value["printed parts that do not add up", "pairs"] == 0
+    assert value["planned as many", "first"] >= 0.9
+    assert value["planned as many, within one", "first"] >= 0.99
+    assert 0.45 < value["AUC", "counts"] < 0.55
+    assert record["n"]["AUC", "counts"] >= 2000
