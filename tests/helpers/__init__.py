@@ -9,10 +9,10 @@ import pytest
 from crs_lib.core.errors import InputError
 
 
-def refused(says, call, /, *given, error=InputError, **named):
+def refused(says, call, /, *arguments, error=InputError, **named):
     """The call raises this error of ours, whose text matches."""
     with pytest.raises(error, match=says):
-        call(*given, **named)
+        call(*arguments, **named)
 
 
 def table(test_file, name):

@@ -50,8 +50,8 @@ class Tracker:
 
     def reply(self, request):
         """The answer of a turn."""
-        said = self.policy(request).reply(request["turn"], request["conversation"][-1]["content"], {})
-        return self.answer(said.text, said.items)
+        answer = self.policy(request).reply(request["turn"], request["conversation"][-1]["content"], {})
+        return self.answer(answer.text, answer.items)
 
     def answer(self, text, items):
         """A reply and its films as an answer of the contract."""
@@ -59,13 +59,13 @@ class Tracker:
 
     def chance(self, request):
         """An answer by chance."""
-        said = create("random", self.world, 0, 0).reply(request["turn"], "", {})
-        return self.answer(said.text, said.items)
+        answer = create("random", self.world, 0, 0).reply(request["turn"], "", {})
+        return self.answer(answer.text, answer.items)
 
 
-def changes(held, update):
+def changes(state, update):
     """Whether words give something up, or name another value where one is held."""
-    other = [name for name, value in update.wanted.items() if held.get(name, value) != value]
+    other = [name for name, value in update.wanted.items() if state.get(name, value) != value]
     return bool(update.reset or update.given_up or other)
 
 
@@ -156,9 +156,9 @@ class AsksBack(Tracker):
     def reply(self, request):
         name = request["session"]
         update = self.read(request)
-        held = self.held.get(name, {})
-        self.held[name] = tracker.apply(held, update)
-        if not held or not changes(held, update):
+        state = self.held.get(name, {})
+        self.held[name] = tracker.apply(state, update)
+        if not state or not changes(state, update):
             return super().reply(request)
         text = request["conversation"][-1]["content"]
         self.policy(request).believe(request["turn"], text, {})  # but no film counts as shown
@@ -212,11 +212,11 @@ class PrefersOthers(Prose):
         self.before = {}
 
     def reply(self, request):
-        said = self.policy(request).reply(request["turn"], request["conversation"][-1]["content"], {})
-        films = [self.world.catalog.items[item].title for item in said.items]
+        answer = self.policy(request).reply(request["turn"], request["conversation"][-1]["content"], {})
+        films = [self.world.catalog.items[item].title for item in answer.items]
         old = self.before.get(request["session"], "")
         if not films:
-            return {"reply": said.text}
+            return {"reply": answer.text}
         self.before[request["session"]] = films[-1]
         others = [film for film in films if film != old]
         if old and others:
@@ -254,8 +254,8 @@ class Remembers(Sticky):
         update = self.read(request)
         finals = self.load()
         own = tracker.apply(finals.pop(name, {}), update)
-        held = self.policy(request).held
-        if changes(held, update):
+        state = self.policy(request).held
+        if changes(state, update):
             for final in finals.values():
                 if update.wanted.items() <= final.items() and own.items() & final.items():
                     self.policy(request).held = dict(final)
@@ -272,8 +272,8 @@ class RaisesAtChange(Tracker):
         self.silent = set()
 
     def reply(self, request):
-        held = self.policy(request).held
-        if request["session"] in self.silent or (held and changes(held, self.read(request))):
+        state = self.policy(request).held
+        if request["session"] in self.silent or (state and changes(state, self.read(request))):
             self.silent.add(request["session"])
             return self.fail()
         return super().reply(request)

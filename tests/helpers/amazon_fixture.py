@@ -208,8 +208,9 @@ def _reviews(draw, reviews, first, products):
         ranks = np.minimum(draw.zipf(1.3, size) - 1, 10**9)
         numbers = (ranks * 7919 % max(1, products)).tolist()
         lacking = (draw.random(size) < 0.5).tolist()
-        for place, (number, absent) in enumerate(zip(numbers, lacking, strict=True), start):
-            yield review(place, asin(10**7 + number if absent else first + number))
+        for row, (number, absent) in enumerate(zip(numbers, lacking, strict=True), start):
+            product = 10**7 if absent else first
+            yield review(row, asin(product + number))
 
 
 def _write(path, rows):

@@ -57,15 +57,18 @@ STRUCK = (
 
 def compiled(struck=()):
     """The cue words as patterns, without those that are struck out."""
-    found = {}
+    patterns = {}
     for kind, cues in BLIND.items():
         for cue in struck:
             cues = f"|{cues}|".replace(f"|{cue}|", "|").strip("|")
-        found[kind] = re.compile(rf"\b(?:{cues})", re.I)
-    return found
+        patterns[kind] = re.compile(rf"\b(?:{cues})", re.I)
+    return patterns
 
 
 def read(text, patterns):
     """The kind with most cues, "none" without any; switch before contradict before relax where they tie."""
-    found = {kind: len(cue.findall(text.replace("’", "'"))) for kind, cue in patterns.items()}
-    return max(("switch", "contradict", "relax"), key=found.get) if any(found.values()) else "none"
+    plain = text.replace("’", "'")
+    counts = {kind: len(pattern.findall(plain)) for kind, pattern in patterns.items()}
+    if not any(counts.values()):
+        return "none"
+    return max(("switch", "contradict", "relax"), key=counts.get)

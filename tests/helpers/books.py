@@ -48,13 +48,18 @@ def book(name, *, replace=None, drop=()):
         ("learnt", "code", FINDING, "finding"), ("reading", "markdown", READING, ""),
         ("limits", "code", FINDING, "finding"),
     ]  # fmt: skip
-    made = nbformat.v4.new_notebook()
-    made.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    for key, kind, source, tag in (cell for cell in cells if cell[0] not in drop):
-        new = nbformat.v4.new_code_cell if kind == "code" else nbformat.v4.new_markdown_cell
-        facts = {"metadata": {"tags": [tag]}} if tag else {}
-        made.cells.append(new((replace or {}).get(key, source), id=key, **facts))
-    return made
+    changes = replace or {}
+    new_cell = {"code": nbformat.v4.new_code_cell, "markdown": nbformat.v4.new_markdown_cell}
+    notebook = nbformat.v4.new_notebook()
+    notebook.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    for key, kind, source, tag in cells:
+        if key in drop:
+            continue
+        cell = new_cell[kind](changes.get(key, source), id=key)
+        if tag:
+            cell.metadata["tags"] = [tag]
+        notebook.cells.append(cell)
+    return notebook
 
 
 def write(folder, name, **changes):
@@ -63,15 +68,14 @@ def write(folder, name, **changes):
 
 def executed(name):
     """The notebook as ``notebooks.refresh`` leaves it: counted, with outputs."""
-    made = book(name)
+    notebook = book(name)
     shown = {"config": "{'count': 2, 'weight': 0.500}", "work": "'hello there'"}
-    code = [cell for cell in made.cells if cell.cell_type == "code"]
-    for count, cell in enumerate(code, start=1):
+    for count, cell in enumerate(code_cells(notebook), start=1):
         cell.execution_count = count
         if cell.id in shown:
             data = {"text/plain": shown[cell.id]}
             cell.outputs = [nbformat.v4.new_output("execute_result", data, execution_count=count)]
-    return made
+    return notebook
 
 
 def save(notebook, path):
@@ -80,6 +84,11 @@ def save(notebook, path):
     return path
 
 
+def code_cells(notebook):
+    """The code cells of a notebook, in order."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
 def code_counts(path):
-    cells = nbformat.read(path, as_version=4).cells
-    return [cell.execution_count for cell in cells if cell.cell_type == "code"]
+    """The execution counts of the code cells of a notebook's file."""
+    return [cell.execution_count for cell in code_cells(nbformat.read(path, as_version=4))]

@@ -142,8 +142,11 @@ class Page:
         self.send("Emulation.setEmulatedMedia", features=[feature])
 
     def _events(self, method):
-        mine = (e for e in self.browser.events if e.get("sessionId") == self.session)
-        return [e["params"] for e in mine if e["method"] == method]
+        events = []
+        for event in self.browser.events:
+            if event.get("sessionId") == self.session and event["method"] == method:
+                events.append(event["params"])
+        return events
 
     def open(self, address):
         """Go to an address (a path is one, too) and wait until it is loaded."""
@@ -154,9 +157,9 @@ class Page:
 
     def js(self, expression):
         """The value of an expression in the page; an error in it is an AssertionError."""
-        made = self.send("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
-        assert "exceptionDetails" not in made, made["exceptionDetails"]
-        return made["result"].get("value")
+        answer = self.send("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
 
     def wait(self, expression):
         end = time.monotonic() + PATIENCE
@@ -173,8 +176,8 @@ class Page:
         return self.js(f"document.querySelector({json.dumps(selector)}).innerText")
 
     def texts(self, selector):
-        found = f"[...document.querySelectorAll({json.dumps(selector)})]"
-        return self.js(f"{found}.map((node) => node.innerText)")
+        nodes = f"[...document.querySelectorAll({json.dumps(selector)})]"
+        return self.js(f"{nodes}.map((node) => node.innerText)")
 
     def key(self, key):
         facts = {"key": key, "windowsVirtualKeyCode": KEYS.get(key, ord(key[0].upper()))}
@@ -217,11 +220,16 @@ class Page:
 
     def complaints(self):
         """What the console holds of errors and warnings, exceptions included."""
-        found = [e["exceptionDetails"]["text"] for e in self._events("Runtime.exceptionThrown")]
-        said = self._events("Runtime.consoleAPICalled")
-        found += [str(e["args"]) for e in said if e["type"] in ("error", "warning", "assert")]
-        entries = (e["entry"] for e in self._events("Log.entryAdded"))
-        return found + [f"{entry['level']}: {entry['text']}" for entry in entries]
+        complaints = []
+        for event in self._events("Runtime.exceptionThrown"):
+            complaints.append(event["exceptionDetails"]["text"])
+        for call in self._events("Runtime.consoleAPICalled"):
+            if call["type"] in ("error", "warning", "assert"):
+                complaints.append(str(call["args"]))
+        for event in self._events("Log.entryAdded"):
+            entry = event["entry"]
+            complaints.append(f"{entry['level']}: {entry['text']}")
+        return complaints
 
     def requests(self):
         return [e["request"]["url"] for e in self._events("Network.requestWillBeSent")]

@@ -152,9 +152,9 @@ def statement_sizes(source, tree, skipped):
     sizes = [0] * len(starts)
     for token in read_tokens(source):
         if token.type not in NOT_READ and token.start[0] not in skipped:
-            place = bisect.bisect_right(starts, token.start) - 1
-            if place >= 0:
-                sizes[place] += 1
+            statement = bisect.bisect_right(starts, token.start) - 1
+            if statement >= 0:
+                sizes[statement] += 1
     return sizes
 
 

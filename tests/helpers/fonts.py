@@ -12,8 +12,8 @@ _cut, _saved = backend.get_glyphs_subset, backend.font_as_file
 
 @functools.cache
 def _subset(fontfile, glyphs):
-    kept = _cut(fontfile, glyphs)
-    return kept, kept.__enter__()  # the font is open for as long as its context is kept
+    context = _cut(fontfile, glyphs)
+    return context, context.__enter__()  # the font is open for as long as its context lives
 
 
 @functools.cache
@@ -32,11 +32,16 @@ def keep(patch):
 
 def luminance(colour):
     """Relative luminance in [0, 1] (WCAG 2.1): how dark a colour prints in grey."""
-    channels = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
-    return sum(share * c for share, c in zip((0.2126, 0.7152, 0.0722), channels, strict=True))
+    total = 0.0
+    for weight, channel in zip((0.2126, 0.7152, 0.0722), to_rgb(colour), strict=True):
+        linear = ((channel + 0.055) / 1.055) ** 2.4
+        if channel <= 0.04045:
+            linear = channel / 12.92
+        total += weight * linear
+    return total
 
 
-def contrast(one, two):
+def contrast(colour, other):
     """The ratio of luminances, 1 to 21."""
-    dark, bright = sorted((luminance(one), luminance(two)))
+    dark, bright = sorted((luminance(colour), luminance(other)))
     return (bright + 0.05) / (dark + 0.05)

@@ -44,23 +44,28 @@ def tree(path):
 
 def imports(path):
     """Every module of the package that a file imports: at its top, inside a function, under TYPE_CHECKING."""
-    found = set()
+    names = set()
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path.name}, line {node.lineno}: write the whole name"
-            whole = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= (whole & MODULES.keys()) | ({node.module} if whole - MODULES.keys() else set())
-    return sorted(name for name in found if name in MODULES)
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                names.add(whole if whole in MODULES else node.module)
+    return sorted(names & MODULES.keys())
 
 
 def rooms(graph):
-    found = {}
+    """Which rooms each room imports, from the imports of its modules."""
+    imported = {}
     for name, others in graph.items():
-        if room(name):
-            found.setdefault(room(name), set()).update({room(other) for other in others} - {room(name), ""})
-    return found
+        if not room(name):
+            continue
+        neighbours = imported.setdefault(room(name), set())
+        neighbours.update(map(room, others))
+        neighbours -= {room(name), ""}
+    return imported
 
 
 def passed(do):
@@ -104,27 +109,28 @@ def journeys():
     def question(run):
         realtalk.predict(realtalk.RealTalkConfig(run=run, questions=1))
 
-    found = []
-    for do in (command, batch, scores, question):
-        do("before")  # imports, and what is made once
-        found.append(passed(lambda do=do: do("walk")))
-    said, made, scored, ranked = found
+    def walk(step):
+        step("before")  # imports, and what is made once
+        return passed(lambda: step("walk"))
+
     return {
-        "`run 03_simulate -p systems tracker` to a line of `dialogues.jsonl`": list({*said, *made}),
-        "dialogues to a cost of shifts in `model_metrics.csv`": scored,
-        "a question to RealTalk to its ranked ids": ranked,
+        "`run 03_simulate -p systems tracker` to a line of `dialogues.jsonl`": list(
+            {*walk(command), *walk(batch)}
+        ),
+        "dialogues to a cost of shifts in `model_metrics.csv`": walk(scores),
+        "a question to RealTalk to its ranked ids": walk(question),
     }
 
 
-def listing(found):
+def listing(files):
     """The journeys as docs/context.md counts them."""
-    return "\n".join(f"- {what}: {len(files)} files" for what, files in found.items())
+    return "\n".join(f"- {journey}: {len(passed_by)} files" for journey, passed_by in files.items())
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"CRS_RESULTS": folder, "CRS_PROGRESS": "off"}
-        found = journeys()
-        for what, files in found.items():
-            print(f"{what}: {', '.join(sorted(files))}")
-        print(listing(found))
+        files_of = journeys()
+        for journey, files in files_of.items():
+            print(f"{journey}: {', '.join(sorted(files))}")
+        print(listing(files_of))

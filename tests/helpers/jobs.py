@@ -22,11 +22,11 @@ def keys(n):
     return [Key(system, session) for system in KEYS_OF for session in range(n)]
 
 
-def run(ledger, wanted, *given, **options):
+def run(ledger, wanted, *arguments, **options):
     """Make the sessions that the ledger lacks and say which failed; returns the number made now."""
-    made = sessions(ledger, wanted, *given, **options)
+    number = sessions(ledger, wanted, *arguments, **options)
     check_failures(ledger, wanted)
-    return made
+    return number
 
 
 class Draws:
@@ -58,10 +58,12 @@ class Dies:
 def wait_until(condition, seconds=120):
     """Wait for what is sure to come, and return it; the limit only keeps a defect from hanging the tests."""
     end = time.monotonic() + seconds
-    while not (found := condition()):
+    value = condition()
+    while not value:
         assert time.monotonic() < end, "it never came"
         time.sleep(0.01)
-    return found
+        value = condition()
+    return value
 
 
 def killed_when(context, work, job, condition):
@@ -108,11 +110,12 @@ def stored(path):
         return 0
 
 
-def half_a_result(said):
-    """Write half a result into the worker's pipe, make the file ``said``, and go on for a minute."""
-    (pipe,) = (one for one in gc.get_objects() if isinstance(one, Connection) and one.writable)
+def half_a_result(sign):
+    """Write half a result into the worker's pipe, make the file ``sign``, and go on for a minute."""
+    connections = [thing for thing in gc.get_objects() if isinstance(thing, Connection)]
+    (pipe,) = [connection for connection in connections if connection.writable]
     os.write(pipe.fileno(), struct.pack("!i", 1_000) + b"half")
-    Path(said).touch()
+    Path(sign).touch()
     time.sleep(60)
 
 

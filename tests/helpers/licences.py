@@ -4,6 +4,7 @@ say: their SPDX expression, else their classifiers, else the first line of their
 """
 
 import importlib.metadata
+import itertools
 import re
 import sys
 import tomllib
@@ -42,61 +43,66 @@ class Licence(NamedTuple):
 def fits(licence):
     """Whether a licence, or an expression of several, asks nothing of a program that depends on the package."""
     plain = re.sub(r"\s+WITH\s+\S+", "", licence).replace("(", " ( ").replace(")", " ) ")
-    parts = [part.strip(" ()") for part in re.split(r"\s+AND\s+|;", plain)]
-    return all(any(FITS.fullmatch(one.strip(" ()")) for one in re.split(r"\s+OR\s+", part)) for part in parts)
+    for part in re.split(r"\s+AND\s+|;", plain):
+        choices = re.split(r"\s+OR\s+", part.strip(" ()"))
+        if not any(FITS.fullmatch(choice.strip(" ()")) for choice in choices):
+            return False
+    return True
 
 
 def roots():
     """What pyproject.toml asks for, in all extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"].values()
-    return [*project["dependencies"], *(one for group in extras for one in group)]
+    return [*project["dependencies"], *itertools.chain.from_iterable(extras)]
 
 
-def licences(asked):
+def licences(requirements):
     """The packages that these requirements bring, with all that they bring in turn; installed ones only."""
-    found: dict[str, Licence] = {}
-    todo = [Requirement(text) for text in asked]
+    licence_of: dict[str, Licence] = {}
+    todo = list(map(Requirement, requirements))
     while todo:
         wanted = todo.pop()
         name = canonicalize_name(wanted.name)
-        if name in found or (wanted.marker and not wanted.marker.evaluate({"extra": ""})):
+        if name in licence_of or (wanted.marker and not wanted.marker.evaluate({"extra": ""})):
             continue
         try:
             package = importlib.metadata.distribution(wanted.name)
         except importlib.metadata.PackageNotFoundError:
             continue
-        found[name] = Licence(package.metadata["Name"], package.version, _named(package.metadata, name))
+        licence_of[name] = Licence(package.metadata["Name"], package.version, _named(package.metadata, name))
         for text in package.requires or ():
             needs = Requirement(text)
             extras = wanted.extras or {""}
             if needs.marker is None or any(needs.marker.evaluate({"extra": extra}) for extra in extras):
                 todo.append(needs)
-    return sorted(found.values(), key=lambda one: one.package.lower())
+    return sorted(licence_of.values(), key=lambda licence: licence.package.lower())
 
 
 def _named(facts, name):
-    classifiers = [
-        re.sub(r" \(.*\)$", "", text.rpartition(" :: ")[2])
-        for text in facts.get_all("Classifier") or []
-        if text.startswith("License ::")
-    ]
-    classifiers = [text for text in classifiers if text != "OSI Approved"]
-    field = next((line.strip() for line in (facts.get("License") or "").splitlines() if line.strip()), "")
+    """The licence that a package's metadata name: their expression, classifiers, or the field's first line."""
+    classifiers = []
+    for text in facts.get_all("Classifier") or []:
+        label = re.sub(r" \(.*\)$", "", text.rpartition(" :: ")[2])
+        if text.startswith("License ::") and label != "OSI Approved":
+            classifiers.append(label)
+    field = (facts.get("License") or "").strip().partition("\n")[0].strip()
     return facts.get("License-Expression") or "; ".join(classifiers) or field or KNOWN.get(name, "")
 
 
 def main():
     """Print the list; 1 where a package does not fit, which is named."""
-    found = licences(roots())
-    width = max(len(one.package) for one in found)
-    for one in found:
-        print(f"{one.package:<{width}}  {one.version:<16}  {one.licence or 'names no licence'}")
-    wrong = [one for one in found if not one.fits]
-    for one in wrong:
-        told = one.licence or "no licence"
-        print(f"{one.package} names {told}, which does not fit a package under MIT", file=sys.stderr)
-    return 1 if wrong else 0
+    packages = licences(roots())
+    width = max(len(package.package) for package in packages)
+    status = 0
+    for package, version, licence in packages:
+        print(f"{package:<{width}}  {version:<16}  {licence or 'names no licence'}")
+    for package in packages:
+        if not package.fits:
+            named = package.licence or "no licence"
+            print(f"{package.package} names {named}, which does not fit a package under MIT", file=sys.stderr)
+            status = 1
+    return status
 
 
 if __name__ == "__main__":

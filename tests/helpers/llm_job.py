@@ -41,7 +41,8 @@ CONTEXT.set_forkserver_preload(
 
 def models(n):
     """n models of different weights, the user's and the judge's."""
-    return {f"m{i}:1": f"{i}" * 64 for i in range(n)} | {"user:1": "a" * 64, "judge:1": "b" * 64}
+    digests = {f"m{number}:1": f"{number}" * 64 for number in range(n)}
+    return {**digests, "user:1": "a" * 64, "judge:1": "b" * 64}
 
 
 def catalogue(folder):
@@ -57,8 +58,9 @@ def catalogue(folder):
 
 def searches(body):
     """The tool calls of an agent's model: one search, then it replies."""
-    requests = [message["role"] for message in body["messages"]]
-    return [] if requests[-1] == "tool" else [("search_films", {"text": "a film"})]
+    if body["messages"][-1]["role"] == "tool":
+        return []
+    return [("search_films", {"text": "a film"})]
 
 
 def imported(run):
@@ -174,21 +176,30 @@ def killed_at_moments(job, moments):
 
 def contents(folder):
     """What the final files hold, by name; those of the run that it was imported into come with it."""
-    more = Path(imported(str(folder)))
-    files = [(Path(folder), name) for name in FILES]
-    files += [(more, name) for name in (FILES[0], FILES[2]) if more.exists()]
-    return {(position.name.count(IMPORTED), name): (position / name).read_bytes() for position, name in files}
+    files = {(0, name): (Path(folder) / name).read_bytes() for name in FILES}
+    second = Path(imported(str(folder)))
+    if second.exists():
+        for name in (FILES[0], FILES[2]):
+            files[1, name] = (second / name).read_bytes()
+    return files
 
 
 def duplicates(folder, name):
     """Sessions that occur twice in a file of JSON lines."""
-    rows = [json.loads(line) for line in (Path(folder) / name).read_text().splitlines()]
-    keys = [(row.get("model") or row.get("model_name"), row["session_id"]) for row in rows]
+    keys = []
+    for row in rows_of(Path(folder) / name):
+        keys.append((row.get("model") or row.get("model_name"), row["session_id"]))
     return len(keys) - len(set(keys)), len(keys)
 
 
+def rows_of(path):
+    """The objects of a file of JSON lines."""
+    return list(map(json.loads, path.read_text(encoding="utf-8").splitlines()))
+
+
 def log_of(folder):
-    return [json.loads(line) for line in (Path(folder) / "llm_calls.jsonl").read_text().splitlines()]
+    """The rows of a run's call log."""
+    return rows_of(Path(folder) / "llm_calls.jsonl")
 
 
 def stand_ins(folder, rows):
@@ -200,7 +211,10 @@ def stand_ins(folder, rows):
     unknown = []
     for dialogue in simulate.dialogues(Path(folder).name):
         replies = {json.loads(text)["reply"].strip() for text in written["crs", dialogue.model_name]}
-        unknown += [turn.text for turn in dialogue.turns[1::2] if turn.text not in replies]
-        words = [turn.text for turn in dialogue.turns[0::2] if turn.user_meta["worded_by"] != "template"]
-        unknown += [text for text in words if text not in written["user", "ollama:user:1"]]
+        utterances = written["user", "ollama:user:1"]
+        for pair in dialogue.pairs():
+            if pair.system.text not in replies:
+                unknown.append(pair.system.text)
+            if pair.user.user_meta["worded_by"] != "template" and pair.user.text not in utterances:
+                unknown.append(pair.user.text)
     return unknown

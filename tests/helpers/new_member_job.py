@@ -38,8 +38,10 @@ SYSTEMS = ("tracker", "genre_only", "oracle", "random")
 
 
 def texts(name, *frames):
-    made = figures.make(name, *frames)
-    return [text.get_text() for text in made.findobj(matplotlib.text.Text) if text.get_text().strip()]
+    """The texts of a figure, without empty ones."""
+    drawing = figures.make(name, *frames)
+    words = [text.get_text() for text in drawing.findobj(matplotlib.text.Text)]
+    return [word for word in words if word.strip()]
 
 
 def scored(run, **settings):
@@ -53,19 +55,27 @@ def run(path, n_sessions):
     grounder = Grounder(catalog)
     turns, shifts = evaluate.read("new", "turns"), evaluate.read("new", "shifts")
     dialogues = list(simulate.dialogues("new"))
-    asked = "Which country does {} come from?"
     assert main(["trace", "--run", "new"]) == 0
+    answers = []
+    for film in catalog.items:
+        question = f"Which country does {film.title} come from?"
+        answers.append(replies.answer(grounder, question, stream(1, "x")))
+    offers = [worded.film(catalog, item, with_id=True) for item in range(len(catalog))]
+    distinct = tables.field_table(catalog).set_index("field")["distinct"]
+    coverage = tables.coverage(dialogues, grounder).set_index("field")
     return {
-        "fields": list(FIELDS), "relaxation": list(RELAXATION_ORDER), "values": catalog.values("country"),
+        "fields": list(FIELDS),
+        "relaxation": list(RELAXATION_ORDER),
+        "values": catalog.values("country"),
         "voiced": promises.voiced(dialogues, grounder).to_dict("list"),
-        "answers": [replies.answer(grounder, asked.format(f.title), stream(1, "x")) for f in catalog.items],
-        "offers": [worded.film(catalog, i, with_id=True) for i in range(len(catalog))],
-        "field_table": tables.field_table(catalog).set_index("field")["distinct"].to_dict(),
-        "coverage": tables.coverage(dialogues, grounder).set_index("field").to_dict("index"),
-        "added": sorted({concept for added in turns["hallucinated_concepts"] for concept in added}),
+        "answers": answers,
+        "offers": offers,
+        "field_table": distinct.to_dict(),
+        "coverage": coverage.to_dict("index"),
+        "added": sorted(set(turns["hallucinated_concepts"].explode().dropna())),
         "adaptation_profile": texts("adaptation_profile", shifts),
         "leaderboard": texts("leaderboard", evaluate.read("new", "model_metrics")),
-    }  # fmt: skip
+    }
 
 
 def printed(*command):
@@ -88,24 +98,31 @@ def metric():
 
 
 def _plain(values):
-    return [None if value != value else value for value in values]
+    """Values of a column as JSON has them: None for NaN."""
+    return values.astype(object).where(values.notna(), None).tolist()
 
 
 def figure():
     command = printed("figures", "--run", "mine", "--only", "novelty_by_system")
-    made = sorted(path.name for path in (paths.figures() / "movies-mine").iterdir())
-    return {"command": command, "files": made, "last": registered.names("movies")[-2]}  # clients' come behind
+    files = names_in(paths.figures() / "movies-mine")
+    return {
+        "command": command,
+        "files": files,
+        "last": registered.names("movies")[-2],
+    }  # clients' come behind
 
 
 def retriever():
     specs = ("coverage", "bm25+coverage")
     STUDY.run("retrieve", RetrieveSettings(run="mine", router="views", retrievers=specs, mapping=""))
-    folder = paths.run_folder("cosrec", "mine")
-    made = build("coverage", {"tent": "a light tent", "lamp": "a lamp", "stove": "gas"})
-    return {
-        "hits": [list(hit) for hit in made.search("a light lamp")],
-        "runs": sorted(path.name for path in (folder / "runs").iterdir()),
-    }
+    coverage = build("coverage", {"tent": "a light tent", "lamp": "a lamp", "stove": "gas"})
+    hits = list(map(list, coverage.search("a light lamp")))
+    return {"hits": hits, "runs": names_in(paths.run_folder("cosrec", "mine") / "runs")}
+
+
+def names_in(folder):
+    """The names of a folder's files, sorted."""
+    return sorted(path.name for path in folder.iterdir())
 
 
 def data_set():
@@ -118,6 +135,9 @@ def data_set():
 
 
 if __name__ == "__main__":
-    found = run(sys.argv[1], int(sys.argv[2]))
-    found |= {"metric": metric(), "figure": figure(), "retriever": retriever(), "data_set": data_set()}
-    print(json.dumps(found, default=str))
+    facts = run(sys.argv[1], int(sys.argv[2]))
+    facts["metric"] = metric()
+    facts["figure"] = figure()
+    facts["retriever"] = retriever()
+    facts["data_set"] = data_set()
+    print(json.dumps(facts, default=str))

@@ -24,9 +24,9 @@ def insert(file: Path, lines: str, above: str = "") -> None:
     if not above:
         file.write_text(f"{text.rstrip()}\n\n\n{lines}", encoding="utf-8")
         return
-    places = [found.start() for found in re.finditer(rf"^{re.escape(above)}", text, re.MULTILINE)]
-    assert len(places) == 1, f"{file.name} has {len(places)} lines that begin with {above!r}"
-    file.write_text(f"{text[: places[0]]}{lines}{text[places[0] :]}", encoding="utf-8")
+    starts = [match.start() for match in re.finditer(rf"^{re.escape(above)}", text, re.MULTILINE)]
+    assert len(starts) == 1, f"{file.name} has {len(starts)} lines that begin with {above!r}"
+    file.write_text(f"{text[: starts[0]]}{lines}{text[starts[0] :]}", encoding="utf-8")
 
 
 def show_metric(folder: Path, name: str) -> None:
@@ -46,9 +46,9 @@ def new_file(folder: Path, heading: str) -> None:
     """Step 1 of a heading whose code is a whole file, written where the page says."""
     page = PAGE.read_text(encoding="utf-8")
     part = page[page.index(f"\n### {heading}\n") :]
-    place = re.search(r"`(crs_lib/[\w/]+\.py)`:\n", part)
-    assert place
-    (folder / place[1]).write_text(blocks(heading)[0], encoding="utf-8")
+    path = re.search(r"`(crs_lib/[\w/]+\.py)`:\n", part)
+    assert path
+    (folder / path[1]).write_text(blocks(heading)[0], encoding="utf-8")
 
 
 def package_with_members(folder: Path) -> Path:
@@ -57,12 +57,14 @@ def package_with_members(folder: Path) -> Path:
     for part in ("crs_lib", "data/samples"):
         shutil.copytree(ROOT / part, folder / part, ignore=without)
     package = folder / "crs_lib"
-    (row,), (made, words), (policy,) = map(blocks, ("A catalogue field", "A shift type", "A policy"))
+    (row,) = blocks("A catalogue field")
+    shift, words = blocks("A shift type")
+    (policy,) = blocks("A policy")
     fields = package / "catalog" / "fields.py"
     year = re.search(r"^ +Field\(\n +name=YEAR_FIELD", fields.read_text(encoding="utf-8"), re.MULTILINE)
     assert year
     insert(fields, row, above=year[0])
-    insert(package / "simulate" / "shifts.py", made)
+    insert(package / "simulate" / "shifts.py", shift)
     insert(package / "prompts" / "movies" / "user.wording", f"{words}\n", above="[noun]")
     insert(package / "systems" / "policies.py", policy)
     with (package / "data" / "registry.toml").open("a", encoding="utf-8") as registry:

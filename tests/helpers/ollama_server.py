@@ -56,7 +56,9 @@ class Faults:
         if number < len(self.plan):
             return self.plan[number]
         chance = random.Random(f"{self.seed}/{number}")
-        return chance.choice(list(self.kinds)) if chance.random() < self.rate else ""
+        if chance.random() >= self.rate:
+            return ""
+        return chance.choice(list(self.kinds))
 
 
 class Handler(Answering):
@@ -79,7 +81,9 @@ class Handler(Answering):
             "/v1/models": {"object": "list", "data": models},
             "/stats": {"chats": owner.chats, "busy": owner.busy},
         }
-        self.answer(expected.get(self.path, {"error": "not found"}), 200 if self.path in expected else 404)
+        if self.path in expected:
+            return self.answer(expected[self.path])
+        return self.answer({"error": "not found"}, 404)
 
     def do_POST(self):
         owner = self.owner
@@ -108,8 +112,10 @@ class Handler(Answering):
         owner.work()
         if fault == "hang":
             owner._stopped.wait(30)
-        if fault in ("endless", "drip"):
-            return self._on_and_on(b'{"model": "tiny", "text": "' if fault == "drip" else b"x" * 2**16, fault)
+        if fault == "endless":
+            return self._on_and_on(b"x" * 2**16)
+        if fault == "drip":
+            return self._on_and_on(b'{"model": "tiny", "text": "', 0.1)
         if fault.isdigit():
             words = {"400": "invalid options", "429": "too many requests"}.get(fault, "server error")
             return self.answer({"error": words}, int(fault), {"retry-after": "0"})
@@ -117,8 +123,8 @@ class Handler(Answering):
             return self.answer(b'{"model": "tiny", "message": {"content": "half')
         return self.chat(body, fault)
 
-    def _on_and_on(self, piece, fault):
-        """An answer that never ends: as fast as it can be read, or a few bytes every tenth of a second."""
+    def _on_and_on(self, piece, pause=0.0):
+        """An answer that never ends: as fast as it can be read, or a piece after every pause."""
         self.send_response(200)
         self.send_header("content-type", "application/json")
         self.send_header("transfer-encoding", "chunked")
@@ -126,28 +132,32 @@ class Handler(Answering):
         while not self.owner._stopped.is_set():
             self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
             self.wfile.flush()
-            if fault == "drip":
-                self.owner._stopped.wait(0.1)
+            self.owner._stopped.wait(pause)
 
     def chat(self, body, fault):
         owner = self.owner
         openai = self.path.startswith("/v1")
         prompt = "\n".join(str(m.get("content") or "") for m in body["messages"])
-        options = body if openai else body.get("options") or {}
-        form = ((body.get("response_format") or {}).get("json_schema") or {}).get("schema")
-        form = form if openai else body.get("format")
+        if openai:
+            options = body
+            form = ((body.get("response_format") or {}).get("json_schema") or {}).get("schema")
+        else:
+            options = body.get("options") or {}
+            form = body.get("format")
         seed = int(options.get("seed") or 0)
         text = owner.text(prompt, form, seed, fault)
-        calls = list(owner.tools(body)) if body.get("tools") else []
-        text = "" if calls else text
-        thinking = "Let me see." if fault == "think_field" else None
+        calls = []
+        if body.get("tools"):
+            calls = list(owner.tools(body))
+        if calls:
+            text = ""
         stop = "length" if fault == "cut" else "stop"
-        used = 1 if fault == "truncate" else len(prompt) // 4 + len(prompt.split())
-        words = {
-            "role": "assistant",
-            "content": text,
-            "reasoning_content" if openai else "thinking": thinking,
-        }
+        used = len(prompt) // 4 + len(prompt.split())
+        if fault == "truncate":
+            used = 1
+        words = {"role": "assistant", "content": text}
+        thoughts = "reasoning_content" if openai else "thinking"
+        words[thoughts] = "Let me see." if fault == "think_field" else None
         for number, (name, line) in enumerate(calls):
             line = json.dumps(line) if openai and not isinstance(line, str) else line
             call = {"id": f"call-{number}", "type": "function", "function": {"name": name, "arguments": line}}
@@ -244,10 +254,14 @@ class OllamaServer(Served):
             return ""
         if fault == "noise":
             return NOISE + "x" * 1_000_000
-        text = self.answer(prompt, None if fault == "prose" else schema, seed)
+        if fault == "prose":
+            schema = None
+        text = self.answer(prompt, schema, seed)
         if fault == "cut":
             return text[: max(1, len(text) // 2)]
-        return f"<think>Let me see. {{}} </think>\n{text}" if fault == "think" else text
+        if fault == "think":
+            return f"<think>Let me see. {{}} </think>\n{text}"
+        return text
 
     def tokens(self, body, text):
         return len(text) // 4

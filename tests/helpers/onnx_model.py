@@ -5,7 +5,7 @@ def _field(number, value):
     """A field of a protobuf message: a whole number, or text, bytes and messages with their length."""
     if isinstance(value, int):
         return _varint(number << 3) + _varint(value)
-    body = value.encode() if isinstance(value, str) else value
+    body = bytes(value, "utf-8") if isinstance(value, str) else value
     return _varint(number << 3 | 2) + _varint(len(body)) + body
 
 
@@ -22,7 +22,10 @@ def _message(*fields):
 
 
 def _tensor(name, kind, *sizes):
-    shape = _message(*((1, _message((2 if isinstance(size, str) else 1, size))) for size in sizes))
+    shape = b""
+    for size in sizes:
+        field = 1 if isinstance(size, int) else 2
+        shape += _message((1, _message((field, size))))
     return _message((1, name), (2, _message((1, _message((1, kind), (2, shape))))))
 
 

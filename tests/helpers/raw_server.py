@@ -64,9 +64,9 @@ class Answering(BaseHTTPRequestHandler):
         data = value if isinstance(value, bytes | str) else json.dumps(value)
         data = data.encode() if isinstance(data, str) else data
         self.send_response(status)
-        given = {"content-type": "application/json", "content-length": str(len(data)), **dict(headers)}
-        for name, told in given.items():
-            self.send_header(name, told)
+        head = {"content-type": "application/json", "content-length": str(len(data)), **dict(headers)}
+        for name, value in head.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)
         self.wfile.flush()
@@ -102,9 +102,9 @@ class RawServer:
         return self
 
     def __exit__(self, *_):
-        for one in (self._listening, *self._open):  # what waits on them wakes up
+        for connection in (self._listening, *self._open):  # what waits on them wakes up
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join()
         self._listening.close()

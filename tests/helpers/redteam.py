@@ -70,7 +70,9 @@ def search(config, budget):
     rows = []
     for spec in specs:
         means = sessions(scores[spec], base.scored_names()).mean()
-        useful = [turn["new_and_fits"] for session in scores[spec] for turn in session.turns]
+        useful = []
+        for session in scores[spec]:
+            useful += [turn["new_and_fits"] for turn in session.turns]
         rows.append({"policy": spec, "utility": float(np.mean(useful)), **means.to_dict()})
     return pd.DataFrame(rows)
 
@@ -127,7 +129,10 @@ def cost_row(name, values, picks):
 def resampled_costs(values, picks, name):
     """The mean shift cost, or the share lost, in samples of the scenarios; columns: cost, straight gain."""
     means = np.array([np.nanmean(values[pick], axis=0) for pick in picks])
-    return means[:, 0] / means[:, 1] if name == "share_lost" else means[:, 0]
+    costs = means[:, 0]
+    if name == "share_lost":
+        return costs / means[:, 1]
+    return costs
 
 
 def exploit(name, rise, worst, n):

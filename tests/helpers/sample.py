@@ -14,10 +14,10 @@ GROUNDER = Grounder(SAMPLE)
 WORLD = World(SAMPLE, GROUNDER)
 
 
-def with_model(answers, **rule):
+def with_model(answers, **settings):
     """The world with one scripted model, whose requests are ``asked(world)``."""
     pool = Pool(None, models={"scripted": LLM("scripted", answers=answers)})
-    return World(SAMPLE, GROUNDER, pool, ModelSettings(**rule))
+    return World(SAMPLE, GROUNDER, pool, ModelSettings(**settings))
 
 
 def asked(world):

@@ -45,24 +45,31 @@ FREIREICH = {
 
 def groups_frame(groups):
     """Independent samples as a tidy frame; every value is a scenario of its own."""
-    rows = [(name, value) for name, values in groups.items() for value in values]
-    frame = pd.DataFrame(rows, columns=["system", "value"])
-    return frame.assign(scenario=range(len(frame)))
+    frame = paired_frame(groups)
+    return frame.assign(scenario=range(len(frame)))[["system", "value", "scenario"]]
 
 
 def paired_frame(groups):
     """Samples of equal length as a tidy frame: the i-th values share scenario i."""
-    rows = [(name, i, value) for name, values in groups.items() for i, value in enumerate(values)]
+    rows = []
+    for name, values in groups.items():
+        rows += [(name, scenario, value) for scenario, value in enumerate(values)]
     return pd.DataFrame(rows, columns=["system", "scenario", "value"])
 
 
 def matrix_frame(x, names=None):
-    names = names or [f"s{j}" for j in range(np.shape(x)[1])]
-    return paired_frame({name: np.asarray(x, dtype=float)[:, j] for j, name in enumerate(names)})
+    """A matrix, scenarios by systems, as a tidy frame."""
+    columns = np.asarray(x, dtype=float).T
+    if names is None:
+        names = [f"s{number}" for number in range(len(columns))]
+    return paired_frame(dict(zip(names, columns, strict=True)))
 
 
 def remission_frame():
-    rows = [(k, float(t.rstrip("+")), not t.endswith("+")) for k, ts in FREIREICH.items() for t in ts]
+    """The weeks in remission as times and events."""
+    rows = []
+    for name, times in FREIREICH.items():
+        rows += [(name, float(time.rstrip("+")), not time.endswith("+")) for time in times]
     return pd.DataFrame(rows, columns=["system", "time", "event"])
 
 
@@ -73,5 +80,7 @@ def random_matrix(seed, n, k, effect=0.3):
 
 def ratings(table):
     """Raters by items as a tidy frame."""
-    rows = [(i, r, v) for r, row in enumerate(table) for i, v in enumerate(row)]
+    rows = []
+    for rater, values in enumerate(table):
+        rows += [(item, rater, value) for item, value in enumerate(values)]
     return pd.DataFrame(rows, columns=["item", "rater", "value"])

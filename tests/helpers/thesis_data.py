@@ -13,8 +13,9 @@ from crs_lib.evaluate import tables as score_tables
 
 def folder():
     mirror = paths.mirror()
-    found = mirror / "thesis" if mirror else None
-    return found if found and found.is_dir() else None
+    if mirror and (mirror / "thesis").is_dir():
+        return mirror / "thesis"
+    return None
 
 
 missing = pytest.mark.skipif(folder() is None, reason="the thesis's logs are not here (CRS_MIRROR)")
@@ -47,7 +48,7 @@ def merged(frame, reference):
 def gap(both, column, ours=""):
     """The largest difference over sessions; infinite where one side is missing and the other is not."""
     theirs = both[f"{column}_original"] if f"{column}_original" in both else both[column]
-    mine = both[ours or column].astype(float)
-    if (theirs.isna() != mine.isna()).any():
+    values = both[ours or column].astype(float)
+    if (theirs.isna() != values.isna()).any():
         return float("inf")
-    return float((theirs - mine).abs().max())
+    return float((theirs - values).abs().max())

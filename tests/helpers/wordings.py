@@ -15,12 +15,11 @@ FILLED = "westerns"  # what every slot holds where meanings are read: a word tha
 
 def shifts(name):
     """Every utterance of a wording file that relaxes, retracts or starts over: kind, number of its template, text."""
-    return [
-        (kind, number, text)
-        for kind in KINDS
-        for number, line in enumerate(prompts.sections(name)[f"shift_{kind}"])
-        for text in expansions(line, FILLED)
-    ]
+    utterances = []
+    for kind in KINDS:
+        for number, line in enumerate(prompts.sections(name)[f"shift_{kind}"]):
+            utterances += [(kind, number, text) for text in expansions(line, FILLED)]
+    return utterances
 
 
 def readings():
@@ -38,27 +37,39 @@ def words_by_hand(text):
     out = ""
     for character in text:
         plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", character).casefold())
-        for c in plain:
-            if not unicodedata.combining(c) and unicodedata.category(c) not in ("Mn", "Me"):
-                out += plainer.get(c, c)
+        for part in plain:
+            if not unicodedata.combining(part) and unicodedata.category(part) not in ("Mn", "Me"):
+                out += plainer.get(part, part)
     return re.findall(r"\w+", out)
 
 
 def expansions(template, slot):
     """Every text that a template can give, with the same filling for every slot; None: each slot's name."""
-    parts = [
-        [f"<{part}>" if slot is None else slot] if isinstance(part, prompts.Slot)
-        else [text for option in part for text in expansions(option, slot)] if isinstance(part, tuple)
-        else [part]
-        for part in template
-    ]  # fmt: skip
-    return ["".join(choice) for choice in itertools.product(*parts)]
+    choices = [choices_of(part, slot) for part in template]
+    return list(map("".join, itertools.product(*choices)))
+
+
+def choices_of(part, slot):
+    """Every text that a part of a template can give: a slot, several wordings, or plain words."""
+    if isinstance(part, prompts.Slot):
+        return [f"<{part}>" if slot is None else slot]
+    if isinstance(part, tuple):
+        return all_expansions(part, slot)
+    return [part]
+
+
+def all_expansions(templates, slot):
+    """Every text that any of some templates can give."""
+    texts = []
+    for template in templates:
+        texts += expansions(template, slot)
+    return texts
 
 
 def every_text(name, slot="Qzvx"):
     """Texts by section: those of a wording file ("user", "user_b", "system"), or of the fields' rows ("fields")."""
-    found = rows() if name == "fields" else prompts.sections(name)
-    return {part: [text for one in lines for text in expansions(one, slot)] for part, lines in found.items()}
+    sections = rows() if name == "fields" else prompts.sections(name)
+    return {section: all_expansions(templates, slot) for section, templates in sections.items()}
 
 
 def rows():
@@ -67,6 +78,6 @@ def rows():
     for name, row in fields.FIELDS.items():
         parts |= {f"{name} phrases": row.phrases, f"{name} bridges": row.bridges}
         parts[f"{name} clauses"] = tuple(clause.text for clause in (row.in_reply, row.in_prompt) if clause)
-    for name, asked in fields.QUESTIONS.items():
-        parts |= {asked.act: asked.asks, f"{name} answers": asked.answers}
+    for name, question in fields.QUESTIONS.items():
+        parts |= {question.act: question.asks, f"{name} answers": question.answers}
     return {part: prompts.compiled(lines) for part, lines in parts.items() if lines}
