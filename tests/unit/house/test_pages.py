@@ -20,7 +20,9 @@ from crs_lib.cli import commands, names
 from crs_lib.cli.app import main
 from crs_lib.core import paths
 from tests.helpers import licences
+from tests.helpers.house import MODULES, PACKAGE
 
+QUOTATION = re.compile(r"`([^`]+)`")
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 WORST = re.compile(
     r"\bwish(es)?\b|\bconstraints in force\b|\bleaves? out 0\b|\bwait alike\b|\bdiffer alike\b|"
@@ -30,7 +32,7 @@ WORST = re.compile(
 
 # What simulated users say and what models are asked, which kept samples and calls hang on.
 SPOKEN = {"systems/tracker.py", "catalog/lexicon.py"}
-SAID = ("earlier wishes", "my other wishes", "No wishes were recorded", "``wishes``", "$wish")
+SPOKEN_WORDS = ("earlier wishes", "my other wishes", "No wishes were recorded", "``wishes``", "$wish")
 FIT = (
     "MIT", "BSD-3-Clause", "BSD License", "Apache-2.0 OR GPL-3.0-only", "MPL-2.0 AND (Apache-2.0 OR MIT)",
     "Mozilla Public License 2.0", "Python Software Foundation License", "Apache-2.0 WITH LLVM-exception",
@@ -52,9 +54,10 @@ CONDA_NAMES = {"ollama-python": "ollama"}  # where conda-forge calls a package o
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-def found(text):
-    for said in SAID:
-        text = text.replace(said, "")
+def worst_words(text):
+    """The words of a text that no reader should meet, those of kept samples and calls left out."""
+    for quotation in SPOKEN_WORDS:
+        text = text.replace(quotation, "")
     return [match[0] for match in WORST.finditer(text)]
 
 
@@ -66,15 +69,14 @@ def strings(path):
 
 
 def test_texts_of_the_package_use_none_of_them():
-    files = [p for p in sorted((paths.ROOT / "crs_lib").rglob("*.py")) if "prompts" not in p.parts]
-    bad = [
-        f"{path.relative_to(paths.ROOT)}:{line}: {words}"
-        for path in files
-        if path.relative_to(paths.ROOT / "crs_lib").as_posix() not in SPOKEN
-        for line, text in strings(path)
-        if (words := found(text))
-    ]
-    assert len(files) > 100 and bad == []
+    faults = []
+    for path in MODULES.values():
+        if path.relative_to(PACKAGE).as_posix() in SPOKEN:
+            continue
+        for line, text in strings(path):
+            faults += [f"{path.name}:{line}: {word}" for word in worst_words(text)]
+    assert len(MODULES) > 100
+    assert faults == []
 
 
 PAGES = (
@@ -88,26 +90,40 @@ READ += [paths.ROOT / "crs_lib" / "report" / name for name in PAGES]
 @pytest.mark.parametrize("path", READ, ids=lambda path: path.name)
 def test_documents_and_pages_use_none_of_them(path):
     text = path.read_text(encoding="utf-8")
-    assert found(CODE.sub("", text) if path.suffix == ".md" else text) == []
+    if path.suffix == ".md":
+        text = CODE.sub("", text)
+    assert worst_words(text) == []
 
 
 @pytest.mark.parametrize("path", sorted((paths.ROOT / "notebooks").glob("*.ipynb")), ids=lambda p: p.stem)
 def test_notebooks_tell_without_them(path):
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    told = [CODE.sub("", "".join(c["source"])) for c in cells if c["cell_type"] == "markdown"]
-    told += ["\n".join(re.findall(r"#.*", "".join(c["source"]))) for c in cells if c["cell_type"] == "code"]
-    assert found("\n".join(told)) == []
+    words = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            words.append(CODE.sub("", source))
+        else:
+            words += re.findall(r"#.*", source)
+    assert worst_words("\n".join(words)) == []
 
 
-@pytest.mark.parametrize("licence", [*FIT, *DO_NOT])
-def test_what_fits(licence):
-    assert licences.fits(licence) == licences.Licence("p", "1", licence).fits == (licence in FIT)
+@pytest.mark.parametrize("licence", FIT)
+def test_a_licence_that_fits(licence):
+    assert licences.Licence("p", "1", licence).fits
 
 
-def test_all_dependencies_fit_and_a_wrong_one_fails_the_list(monkeypatch, capsys):
+@pytest.mark.parametrize("licence", DO_NOT)
+def test_a_licence_that_does_not_fit(licence):
+    assert not licences.Licence("p", "1", licence).fits
+
+
+def test_all_dependencies_fit(capsys):
     assert licences.main() == 0
-    listed = capsys.readouterr().out
-    assert all(f"\n{name} " in f"\n{listed}" for name in ("numpy", "pandas", "httpcore"))  # of others, too
+    packages = {line.split()[0] for line in capsys.readouterr().out.splitlines()}
+    assert {"numpy", "pandas", "httpcore"} <= packages  # httpcore is a dependency of others
+
+
+def test_a_dependency_of_another_licence_fails_the_list(monkeypatch, capsys):
     real = importlib.metadata.distribution
 
     class Changed:
@@ -149,20 +165,20 @@ def has_command(line):
     options = {"-p", "--parameters"}
     for setting in commands.options_of(commands.command_class(command)):
         options.add("--" + setting.rstrip("_").replace("_", "-").removeprefix("n-"))
-    return {word for word in words if word.startswith("-")} <= options
+    written = [word for word in words if word.startswith("-")]
+    return options.issuperset(written)
 
 
 def has_parameter(number, name):
     """Whether the notebook of a number has a parameter of a name."""
-    (notebook,) = [path for path in notebooks.committed() if path.stem.startswith(number)]
+    (notebook,) = paths.notebooks().glob(f"{number}_*.ipynb")
     return name in notebooks.parameters_of(notebook)
 
 
 @functools.cache
 def sources():
     """The text of the package, where the names of files and keys that it writes stand."""
-    files = sorted((paths.ROOT / "crs_lib").rglob("*.py"))
-    return "\n".join(path.read_text(encoding="utf-8") for path in files)
+    return "\n".join(path.read_text(encoding="utf-8") for path in MODULES.values())
 
 
 def is_here(word):
@@ -189,20 +205,24 @@ def is_here(word):
 @pytest.mark.parametrize("row", rows_of_names(), ids=lambda row: row[0][:40])
 def test_what_the_page_of_names_says_is_here_is_here(row):
     design, here, how = row
-    words = re.findall(r"`([^`]+)`", here)
+    words = QUOTATION.findall(here)
     if here == "unchanged":
-        words = [f"written:{name}" for name in re.findall(r"`([^`]+)`", design)]
+        words = [f"written:{name}" for name in QUOTATION.findall(design)]
     assert [word for word in words if not is_here(word)] == []
     assert words or (here == "not here:" and how), f"{design}: neither here nor a reason"
-    assert [word for word in re.findall(r"`([^`]+)`", how) if is_here(word) is False] == []
+    assert [word for word in QUOTATION.findall(how) if is_here(word) is False] == []
 
 
-def test_the_page_of_names_has_every_name_and_a_link_from_where_a_reader_looks():
+def test_the_page_of_names_has_every_name():
     designs = " ".join(row[0] for row in rows_of_names())
     assert [name for name in QUOTED.split() if name not in designs] == []
-    for page in ("README.md", "docs/thesis.md", "docs/cosrec.md", "docs/realtalk.md", "docs/context.md"):
-        text = (paths.ROOT / page).read_text(encoding="utf-8")
-        assert "names.md)" in text, page
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/thesis.md", "docs/cosrec.md", "docs/realtalk.md", "docs/context.md"]
+)
+def test_the_page_of_names_is_linked_from_where_a_reader_looks(page):
+    assert "names.md)" in (paths.ROOT / page).read_text(encoding="utf-8")
 
 
 def test_the_last_line_of_the_help_names_the_page_of_names(capsys):
@@ -211,58 +231,72 @@ def test_the_last_line_of_the_help_names_the_page_of_names(capsys):
     assert "docs/names.md" in capsys.readouterr().out.strip().splitlines()[-1]
 
 
-def test_every_row_names_tests_and_every_named_test_is_there():
+def promises():
+    """The rows of docs/robustness.md."""
     page = (paths.ROOT / "docs" / "robustness.md").read_text(encoding="utf-8")
-    rows = [line for line in page.splitlines() if line.startswith("| ")][1:]
-    assert len(rows) >= 18
-    for row in rows:
-        named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", row)
-        assert named, row
-        for file, name in named:
-            text = (paths.ROOT / file).read_text(encoding="utf-8")
-            assert re.search(rf"^def {name}\(", text, re.MULTILINE), (file, name)
+    return re.findall(r"^\| .*", page, re.MULTILINE)[1:]
+
+
+def test_robustness_is_promised():
+    assert len(promises()) >= 18
+
+
+@pytest.mark.parametrize("promise", promises(), ids=lambda promise: promise[2:42])
+def test_every_promise_names_tests_that_are_there(promise):
+    tests = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", promise)
+    assert tests
+    for file, name in tests:
+        text = (paths.ROOT / file).read_text(encoding="utf-8")
+        assert re.search(rf"^def {name}\(", text, re.MULTILINE), (file, name)
 
 
 def requirements(lines):
     """Package name to its version specifier, as one comparable text."""
     parsed = [Requirement(line) for line in lines]
-    return {canonicalize_name(item.name): str(item.specifier) for item in parsed}
+    return {canonicalize_name(requirement.name): str(requirement.specifier) for requirement in parsed}
 
 
 def pinned():
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
+    """Package name to the exact version that constraints.txt gives it."""
+    versions = {}
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        if line and not line.startswith("#"):
+            assert re.fullmatch(r"[A-Za-z0-9._-]+==[\w.+!]+", line), line
+            name, version = line.split("==")
+            assert canonicalize_name(name) not in versions, f"{name} has two lines"
+            versions[canonicalize_name(name)] = Version(version)
+    return versions
 
 
-def test_conda_and_pip_ask_for_the_same_packages_and_constraints_are_exact_versions():
-    listed = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
-    plain = [line for line in listed if isinstance(line, str) and line != "pip"]
-    python = [line for line in plain if re.match(r"python\b(?!-)", line)]
-    conda = requirements(line for line in plain if line not in python)
-    renamed = {CONDA_NAMES.get(name, name): versions for name, versions in conda.items()}
-    assert renamed == requirements(PROJECT["dependencies"])
-    assert python == [f"python{PROJECT['requires-python']}"]
-    assert {"pip": ["-e ."]} in listed
-    assert [line for line in pinned() if not re.fullmatch(r"[A-Za-z0-9._-]+==[\w.+!]+", line)] == []
-    names = [canonicalize_name(line.partition("==")[0]) for line in pinned()]
-    assert len(names) == len(set(names))
+def test_conda_and_pip_ask_for_the_same_packages():
+    lines = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    python = f"python{PROJECT['requires-python']}"
+    for line in (python, "pip", {"pip": ["-e ."]}):
+        lines.remove(line)
+    conda = {}
+    for name, versions in requirements(lines).items():
+        conda[CONDA_NAMES.get(name, name)] = versions
+    assert conda == requirements(PROJECT["dependencies"])
 
 
 @pytest.mark.parametrize("group", ["core", *PROJECT["optional-dependencies"]])
 def test_every_dependency_is_pinned_within_its_range(group):
-    lines = PROJECT["dependencies"] if group == "core" else PROJECT["optional-dependencies"][group]
-    versions = {canonicalize_name(name): Version(v) for name, v in (line.split("==") for line in pinned())}
-    for item in map(Requirement, lines):
-        assert canonicalize_name(item.name) in versions, f"{item.name} has no line in constraints.txt"
-        assert versions[canonicalize_name(item.name)] in item.specifier
+    groups = {"core": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}
+    versions = pinned()
+    for requirement in map(Requirement, groups[group]):
+        name = canonicalize_name(requirement.name)
+        assert name in versions, f"{requirement.name} has no line in constraints.txt"
+        assert versions[name] in requirement.specifier
 
 
 def test_every_dependency_has_a_reason():
     """docs/decisions/0002 gives one line a package, and none for one that is gone."""
     text = (ROOT / "docs" / "decisions" / "0002-dependencies.md").read_text()
     rows = {canonicalize_name(name) for name in re.findall(r"^- `([\w.-]+)`:", text, re.MULTILINE)}
-    groups = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
-    assert rows == {name for group in groups for name in requirements(group)}
+    names = set()
+    for group in (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()):
+        names.update(requirements(group))
+    assert rows == names
 
 
 def nouns():
@@ -278,5 +312,5 @@ def test_a_newcomer_needs_twelve_nouns():
 @pytest.mark.parametrize(("noun", "file"), nouns())
 def test_each_noun_is_one_public_class_whose_docstring_says_what_it_is(noun, file):
     module = ast.parse((ROOT / "crs_lib" / file).read_text(encoding="utf-8"))
-    (definition,) = [node for node in module.body if isinstance(node, ast.ClassDef) and node.name == noun]
-    assert ast.get_docstring(definition)
+    classes = {node.name: node for node in module.body if isinstance(node, ast.ClassDef)}
+    assert ast.get_docstring(classes[noun])
