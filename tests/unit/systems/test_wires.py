@@ -14,6 +14,7 @@ from crs_lib.systems import contract
 from crs_lib.systems.base import World
 from crs_lib.systems.programs import Programs, identity
 from crs_lib.systems.settings import ModelSettings
+from tests.helpers import table
 from tests.helpers.raw_server import Answering, Served
 from tests.helpers.sample import GROUNDER, SAMPLE
 from tests.helpers.scripted import failing
@@ -110,7 +111,8 @@ def test_two_hundred_requests_with_faults_lose_nothing(kind, serve):
         talk = partial(conversation, programs, f"{kind}:{server.url}", turns=5)
         with ThreadPoolExecutor(4) as threads:
             heard = list(threads.map(talk, range(40)))
-    assert heard == [[f"You said: {n}, {turn}" for turn in range(1, 6)] for n in range(40)]
+    for number, replies in enumerate(heard):
+        assert replies == [f"You said: {number}, {turn}" for turn in range(1, 6)]
     assert len(server.seen) == 200
     assert server.failed == 2 * 52
 
@@ -123,18 +125,18 @@ def test_each_protocol_sends_the_conversation_in_its_own_form():
     assert path == "/v1/chat/completions"
     assert own == "/deployed/chat"
     assert set(value) == {"model", "messages"}
-    assert [(entry["role"], entry["content"]) for entry in value["messages"]] == [
-        ("user", "1, 1"),
-        ("assistant", "You said: 1, 1"),
-        ("user", "1, 2"),
-    ]
+    first, reply, second = value["messages"]
+    assert first == {"role": "user", "content": "1, 1"}
+    assert reply == {"role": "assistant", "content": "You said: 1, 1"}
+    assert second == {"role": "user", "content": "1, 2"}
     with Other(ievalm) as server, FAST() as programs:
         spec = f"ievalm:{server.url}"
         for number, turns in ((1, 3), (2, 3), (1, 1)):  # the last is begun anew
             conversation(programs, spec, number, turns)
     context = ["1, 1", "You said: 1, 1", "1, 2", "You said: 1, 2"]
     assert server.seen[2][1] == {"context": context, "message": "1, 3"}
-    assert [cookie for *_, cookie in server.seen] == [None, "session=1", "session=2"] * 2 + [None]
+    cookies = [cookie for *_, cookie in server.seen]
+    assert cookies == [None, "session=1", "session=2"] * 2 + [None]
 
 
 def test_a_key_and_a_model_go_to_the_assistant_alone(monkeypatch):
@@ -149,49 +151,25 @@ def test_a_key_and_a_model_go_to_the_assistant_alone(monkeypatch):
     assert server.seen[0][1]["model"] == "guide-2"
 
 
-def test_the_items_of_ievalm_are_mapped_by_title_and_the_unmapped_counted():
-    items = "1: Metropolis (1927)\n2: M\n3: The Lantern Keeper (1957)\n"
-    for words, titles, unmapped in (
-        (
-            f"I would recommend the following items: {items}",
-            ["Metropolis", "M"],
-            ("The Lantern Keeper (1957)",),
-        ),
-        ("Have you seen Metropolis (1927)?", ["Metropolis"], ()),
-    ):
-        with Other(lambda *_, words=words: (200, {"response": words}, None)) as server, FAST() as programs:
-            world = World(SAMPLE, GROUNDER, llm=ModelSettings(), programs=programs)
-            reply = systems.create(f"ievalm:{server.url}", world, 7, 0).reply(1, "A comedy, please.", {})
-        assert [SAMPLE.items[item].title for item in reply.items] == titles
-        assert reply.hallucinated == unmapped
+@pytest.mark.parametrize(("words", "titles", "unmapped"), table(__file__, "ievalm_items"))
+def test_the_items_of_ievalm_are_mapped_by_title_and_the_unmapped_counted(words, titles, unmapped):
+    always = (200, {"response": words}, None)
+    with Other(lambda *_: always) as server, FAST() as programs:
+        world = World(SAMPLE, GROUNDER, llm=ModelSettings(), programs=programs)
+        system = systems.create(f"ievalm:{server.url}", world, 7, 0)
+        reply = system.reply(1, "A comedy, please.", {})
+    assert [SAMPLE.items[item].title for item in reply.items] == titles
+    assert list(reply.hallucinated) == unmapped
 
 
-@pytest.mark.parametrize(
-    ("value", "line"),
-    [
-        ({"choices": []}, "garbled"),
-        ({"choices": [{"message": {"content": None}}]}, "wrong answer"),
-        ("[1", "garbled"),
-    ],
-)
+@pytest.mark.parametrize(("value", "line"), table(__file__, "no_protocol"))
 def test_an_answer_that_never_follows_the_protocol_fails_with_its_words(value, line):
-    with Other(lambda *_: (200, value, None)) as server, FAST() as programs, failing(line):
+    always = (200, json.loads(value), None)
+    with Other(lambda *_: always) as server, FAST() as programs, failing(line):
         conversation(programs, f"openai-chat:{server.url}", 1, 1)
 
 
-@pytest.mark.parametrize(
-    ("address", "path"),
-    [
-        ("", "/v1/chat/completions"),
-        ("/v1", "/v1/chat/completions"),
-        ("/v1/", "/v1/chat/completions"),
-        ("/v1/chat/completions", "/v1/chat/completions"),
-        ("/v3", "/v3/chat/completions"),
-        ("/api/v3", "/api/v3/chat/completions"),
-        ("/openai/deployments/g?api-version=2024-10-21", "/openai/deployments/g/chat/completions?api-version=2024-10-21"),
-        ("/chat?api-version=1", "/chat?api-version=1"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("address", "path"), table(__file__, "base_addresses"))
 def test_an_assistant_is_asked_below_its_base_address_and_its_version_stays(address, path):
     with Other(assistant) as server, FAST() as programs:
         conversation(programs, f"openai-chat:{server.url}{address}", 1, 1)
@@ -208,37 +186,34 @@ def test_settings_of_servers_rename_and_leave_out_what_an_assistant_is_sent():
     assert set(server.seen[0][1]) == {"input"}
 
 
-@pytest.mark.parametrize(
-    ("accepted", "right"), [("", False), ("gpt-5-mini", True), ("*", True), ("x", False)]
-)
-def test_an_assistant_under_another_name_is_accepted_where_the_settings_say_so(accepted, right, monkeypatch):
+def replies_of_another(accepted):
+    """What an assistant says whose answers name another model than the one asked for."""
+
     def other_name(*request):
         status, value, cookie = assistant(*request)
-        return status, {**value, "model": "gpt-5-mini-2026-01-01"}, cookie
+        return status, value | {"model": "gpt-5-mini-2026-01-01"}, cookie
 
-    monkeypatch.setenv("CRS_CHAT_MODEL", "guide-2")
     llm = LLMSettings(accept_model=accepted)
     with Other(other_name) as server, Programs(None, llm, retry=Retry(waits=0)) as programs:
-        spec = f"openai-chat:{server.url}"
-        if right:
-            assert conversation(programs, spec, 1, 1) == ["You said: 1, 1"]
-        else:
-            with failing("other model", match="set accept_model to this name"):
-                conversation(programs, spec, 1, 1)
+        return conversation(programs, f"openai-chat:{server.url}", 1, 1)
+
+
+def test_an_assistant_under_another_name_is_accepted_where_the_settings_say_so(monkeypatch):
+    monkeypatch.setenv("CRS_CHAT_MODEL", "guide-2")
+    for accepted in ("gpt-5-mini", "*"):
+        assert replies_of_another(accepted) == ["You said: 1, 1"]
+    for other in ("", "x"):
+        with failing("other model", match="set accept_model to this name"):
+            replies_of_another(other)
 
 
 def test_an_agent_that_names_no_context_is_asked_turn_by_turn():
     def hello(path, value, cookie):
-        text = value["params"]["message"]["parts"][0]["text"]
-        result = {
-            "kind": "message",
-            "role": "agent",
-            "messageId": "m",
-            "parts": [{"kind": "text", "text": text}],
-        }
+        parts = value["params"]["message"]["parts"]
+        result = {"kind": "message", "role": "agent", "messageId": "m", "parts": parts}
         return 200, {"jsonrpc": "2.0", "id": value["id"], "result": result}, None
 
     with Other(hello) as server, FAST() as programs:
         assert conversation(programs, f"a2a:{server.url}", 1, 3) == ["1, 1", "1, 2", "1, 3"]
-    sent = [request["params"]["message"] for _, request, _ in server.seen]
-    assert not any("contextId" in message for message in sent)
+    for _, request, _ in server.seen:
+        assert "contextId" not in request["params"]["message"]

@@ -14,7 +14,7 @@ from crs_lib.simulate import user_llm
 from crs_lib.systems import base as systems
 from crs_lib.systems.base import World
 from crs_lib.systems.settings import ModelSettings
-from tests.helpers import refused
+from tests.helpers import refused, table
 from tests.helpers.ollama_server import Faults, OllamaServer
 from tests.helpers.sample import asked, with_model
 from tests.helpers.scripted import failing
@@ -23,29 +23,12 @@ WISH = "I'd like to see comedy films tonight. Any ideas?"
 
 
 def structured(text, request, pick=1):
-    """An answer that names the first ``pick`` films on offer."""
+    """An answer that names the first ``pick`` films of its list."""
     ids = request.schema["properties"]["recommended"]["items"]["enum"][:pick]
     return json.dumps({"reply": text, "recommended": ids})
 
 
-@pytest.mark.parametrize(
-    ("text", "result"),
-    [
-        ('You might like "The Lamp of Nowhere".', ["The Lamp of Nowhere"]),
-        ("You might like “The Lamp of Nowhere” (1987).", ["The Lamp of Nowhere"]),
-        ("Have a look at **Lamps of Nowhere** tonight.", ["Lamps of Nowhere"]),
-        ("Try Lamps of Nowhere (1987) or the rest.", ["Lamps of Nowhere"]),
-        ("Consider The Lamp: Part Two (1987), and Ape's Day (1990).", ["The Lamp: Part Two", "Ape's Day"]),
-        ("Lamps of Nowhere is good.", []),  # a bare name cannot be told from other words
-        ('You said "I want to laugh tonight".', []),  # a quoted sentence
-        ('You asked for "Comedy".', []),  # a catalogue value
-        ("It was a good year (1999) for films.", []),
-        ("Metropolis (1927) fits.", []),  # in the catalogue
-        ('"Metropolis" (1927), *Metropolis*', []),
-        ("Take *Lamp Nine (1987) Ape Days*!", ["Lamp Nine (1987) Ape Days"]),
-        ("", []),
-    ],
-)
+@pytest.mark.parametrize(("text", "result"), table(__file__, "written_titles"))
 def test_titles_are_found_by_how_they_are_written(world, text, result):
     unknown = world.grounder.unknown_titles(text, world.grounder.titles(text))
     assert [entry.title for entry in unknown] == result
@@ -53,7 +36,7 @@ def test_titles_are_found_by_how_they_are_written(world, text, result):
         assert text[entry.start : entry.end] == entry.title
 
 
-def test_foreign_titles_are_told_from_the_users_words_and_cut_by_whole_sentences(world):
+def test_unknown_titles_are_told_from_the_users_words_and_cut_by_whole_sentences(world):
     text = 'You asked about "Lamps of Nowhere".'
     assert world.grounder.unknown_titles(text, [], "Do you know Lamps of Nowhere?") == []
     assert len(world.grounder.unknown_titles(text, [], "Hello")) == 1
@@ -74,69 +57,83 @@ def test_a_structured_reply_recommends_what_its_ids_say(world):
     assert [world.catalog.items[i].item_id for i in reply.items] == offered[:2]
     assert reply.extra["offered_ids"] == offered
     assert len(offered) == 4
-    films = [world.catalog.items[world.catalog.id_index[entry]] for entry in offered]
-    assert all("Comedy" in film.values["genre"] for film in films)
+    for name in offered:
+        film = world.catalog.items[world.catalog.id_index[name]]
+        assert "Comedy" in film.values["genre"]
 
 
 BAD = 'Why not "Lamps of Nowhere"?'
 FITS = "Metropolis (1927) fits."
 
 
-@pytest.mark.parametrize(
-    ("answers", "options", "text", "foreign", "enforced"),
-    [
-        ([BAD], {}, BAD, ("Lamps of Nowhere",), None),  # logged, and left alone
-        ([BAD, "Metropolis (1927)."], {"enforce": True}, "Metropolis (1927).", (), "asked again"),
-        ([f"{FITS} {BAD}"] * 2, {"enforce": True}, FITS, ("Lamps of Nowhere",), "cut"),  # asked twice in vain
-        (
-            [f"{FITS} {BAD} " + "It is fine. " * 500],
-            {"enforce": True, "num_ctx": 900, "num_predict": 150},
-            f"{FITS} It is fine.",
-            ("Lamps of Nowhere",),
-            "cut unasked",
-        ),  # no room to ask
-    ],
-)
-def test_foreign_titles_are_logged_asked_about_or_cut(world, answers, options, text, foreign, enforced):
+LOST = ("Lamps of Nowhere",)
+
+
+def worded(world, answers, **options):
+    """The reply in plain text of a model that gives these answers, its films' titles, and the requests."""
     own = with_model(answers, structured=False, **options)
     reply = systems.create("scripted", own, 7, 0).reply(1, WISH, {})
-    assert reply.text.startswith(text)
-    assert BAD not in reply.text.removeprefix(text)
-    assert reply.hallucinated == foreign
-    assert reply.extra.get("enforced") == enforced
-    assert [world.catalog.items[i].title for i in reply.items] == ["Metropolis"] * ("Metropolis" in text)
-    requests = asked(own)
-    assert len(requests) == len(answers)
-    if enforced == "asked again":
-        assert reply.extra["first_hallucinated"] == ["Lamps of Nowhere"]
-        assert [message.role for message in requests[1].messages] == ["user", "assistant", "user"]
-        assert '"Lamps of Nowhere"' in requests[1].messages[2].content
+    titles = [world.catalog.items[item].title for item in reply.items]
+    return reply, titles, asked(own)
+
+
+def test_a_hallucinated_title_is_logged_and_left_alone(world):
+    reply, titles, requests = worded(world, [BAD])
+    assert reply.text == BAD
+    assert reply.hallucinated == LOST
+    assert "enforced" not in reply.extra
+    assert titles == []
+    assert len(requests) == 1
+
+
+def test_a_model_is_asked_again_without_its_hallucinated_title(world):
+    reply, titles, (_, again) = worded(world, [BAD, "Metropolis (1927)."], enforce=True)
+    assert reply.text == "Metropolis (1927)."
+    assert reply.hallucinated == ()
+    assert reply.extra["enforced"] == "asked again"
+    assert reply.extra["first_hallucinated"] == [*LOST]
+    assert titles == ["Metropolis"]
+    assert [message.role for message in again.messages] == ["user", "assistant", "user"]
+    assert '"Lamps of Nowhere"' in again.messages[2].content
+
+
+def test_a_model_that_was_asked_twice_in_vain_loses_its_sentence(world):
+    reply, titles, requests = worded(world, [f"{FITS} {BAD}"] * 2, enforce=True)
+    assert reply.text == FITS
+    assert reply.hallucinated == LOST
+    assert reply.extra["enforced"] == "cut"
+    assert titles == ["Metropolis"]
+    assert len(requests) == 2
+
+
+def test_where_there_is_no_room_to_ask_again_the_sentence_is_cut(world):
+    long = f"{FITS} {BAD} " + "It is fine. " * 500
+    reply, titles, requests = worded(world, [long], enforce=True, num_ctx=900, num_predict=150)
+    assert reply.text.startswith(f"{FITS} It is fine.")
+    assert BAD not in reply.text
+    assert reply.hallucinated == LOST
+    assert reply.extra["enforced"] == "cut unasked"
+    assert titles == ["Metropolis"]
+    assert len(requests) == 1
 
 
 def test_the_manifest_holds_what_changes_replies_and_work_goes_model_by_model():
-    names = {"run", "catalog", "systems", "n_sessions", "n_turns", "seed", "workers", "arm", "rates"}
-    names |= {
-        "shift_first",
-        "shift_gap",
-        "shift_types",
-        "insist",
-        "voices",
-        "explicitness",
-        "scope",
-        "arms_version",
-    }
+    names = set(table(__file__, "parameters"))
     assert set(simulate.SimulateConfig(arms=["shift"]).parameters("shift")) == names
     assert set(simulate.SimulateConfig().parameters("shift")) == names | {"windows"}
     llm = {"host": "gpu1", "temperature": 0.2}
-    result = simulate.SimulateConfig(systems=["ollama:a:1"], user_llm="ollama:b", llm=llm).parameters("shift")
+    config = simulate.SimulateConfig(systems=["ollama:a:1"], user_llm="ollama:b", llm=llm)
+    result = config.parameters("shift")
     assert result["user_llm"] == "ollama:b"
     assert result["llm"]["temperature"] == 0.2
     assert not {"host", "slots", "timeout"} & set(result["llm"])
     config = simulate.SimulateConfig(systems=["ollama:a", "tracker", "ollama:b", "popular"], n_sessions=2)
     parts = config.parts()
     assert [part.models for part in parts] == [(), ("ollama:a",), ("ollama:b",)]
-    assert [key.system for key in parts[0].keys] == ["tracker", "popular", "tracker", "popular"]
-    assert [(key.system, key.session) for key in parts[1].keys] == [("ollama:a", 0), ("ollama:a", 1)]
+    rules, model, _ = parts
+    assert [key.system for key in rules.keys] == ["tracker", "popular", "tracker", "popular"]
+    assert [key.system for key in model.keys] == ["ollama:a", "ollama:a"]
+    assert [key.session for key in model.keys] == [0, 1]
     spoken = simulate.SimulateConfig(systems=["tracker", "ollama:a"], n_sessions=1, user_llm="ollama:u")
     assert [part.models for part in spoken.parts()] == [("ollama:u",), ("ollama:a", "ollama:u")]
 
@@ -152,21 +149,24 @@ def test_a_full_context_is_no_reason_to_lose_an_enforced_session(world):
     assert logs[-1]["utterances_left_out"] > 0
     again = [request for request in asked(own) if len(request.messages) == 3]
     assert len(again) == 20
-    assert all(len(entry.messages[1].content) <= 2000 for entry in again)
+    for request in again:
+        assert len(request.messages[1].content) <= 2000
 
 
 def test_a_reply_that_stopped_at_its_length_says_so_and_a_model_that_fails_or_is_not_given_raises(world):
     with OllamaServer(faults=Faults(["cut"])) as server:
         pool = Pool(None, models={"ollama:tiny": LLM("ollama:tiny", host=server.url)})
         own = World(world.catalog, world.grounder, pool, ModelSettings(structured=False))
-        first, second = (systems.create("ollama:tiny", own, 7, i).reply(1, WISH, {}) for i in range(2))
+        first = systems.create("ollama:tiny", own, 7, 0).reply(1, WISH, {})
+        second = systems.create("ollama:tiny", own, 7, 1).reply(1, WISH, {})
     assert first.extra.get("reply_cut") is True
     assert "reply_cut" not in second.extra
-    for worded in (True, False):
-        words, own = wording([LLMError("unreachable", "gone")])
-        own.llms("scripted")._retry = Retry(waits=0)
-        with failing("unreachable"):
-            words(TEMPLATE, MUST, 5) if worded else systems.create("scripted", own, 7, 0).reply(1, WISH, {})
+    words, own = wording([LLMError("unreachable", "gone")] * 2)
+    own.llms("scripted")._retry = Retry(waits=0)
+    with failing("unreachable"):
+        words(TEMPLATE, MUST, 5)
+    with failing("unreachable"):
+        systems.create("scripted", own, 7, 0).reply(1, WISH, {})
     refused("give the World a Pool", systems.create, "template", world, 7, 0)
 
 
@@ -199,33 +199,19 @@ TEMPLATE = "Instead of comedy films I'd like drama films."
 MUST = [("genre", "Drama")]
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("No more comedy for me, rather some drama films.", ""),
-        ("I'd like drama films.", "does not name Comedy"),
-        ("Instead of comedy I want something else.", "does not name Drama"),
-        ("Instead of comedy films, drama films with Tom Hanks.", "adds Tom Hanks"),
-        ("Instead of comedy films, drama films like Metropolis.", "other films"),
-        ("", "0 characters"),
-        ("drama comedy " * 100, "1300 characters"),
-    ],
-)
+@pytest.mark.parametrize(("text", "reason"), table(__file__, "utterances"))
 def test_an_utterance_must_voice_the_plan(world, text, reason):
     fault = user_llm.fault(world.grounder, text, TEMPLATE, MUST)
     assert reason in fault
     assert bool(fault) is bool(reason)
 
 
-@pytest.mark.parametrize(
-    ("raw", "line"),
-    [
-        ('"Drama, please."', "Drama, please."),
-        (" two\nlines ", "two lines"),
-        ('"A" or "B"', '"A" or "B"'),
-        ("“x”", "x"),
-    ],
-)
+def test_an_utterance_may_not_go_on_and_on(world):
+    fault = user_llm.fault(world.grounder, "drama comedy " * 100, TEMPLATE, MUST)
+    assert "1300 characters" in fault
+
+
+@pytest.mark.parametrize(("raw", "line"), table(__file__, "quoted_lines"))
 def test_quotation_marks_around_it_all_are_taken_off(raw, line):
     assert user_llm.clean(raw) == line
 
@@ -308,22 +294,12 @@ def test_a_user_with_a_model_says_the_same_to_every_system(world):
     pool = Pool(None, models={"template": LLM("template")})
     own = World(world.catalog, world.grounder, pool, ModelSettings())
     config = simulate.SimulateConfig(systems=["tracker", "popular"], n_turns=3, user_llm="template")
-    first, second = (simulate.session(own, spec, 0, config).turns[0] for spec in config.systems)
+    first = simulate.session(own, "tracker", 0, config).turns[0]
+    second = simulate.session(own, "popular", 0, config).turns[0]
     assert first == second
     assert first.user_meta["worded_by"] in ("llm", "template")
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"llm": {"temprature": 1}}, "did you mean 'temperature'"),
-        ({"llm": {"num_ctx": 100, "num_predict": 200}}, "leaves no room"),
-        ({"user_llm": "olama:x"}, "did you mean 'ollama'"),
-        ({"user_llm": "ollama"}, "user_llm: .* needs a model after a colon, e.g. ollama:"),
-        ({"systems": ["ollama"]}, "needs a model"),
-        ({"drift": True}, "name one in user_llm"),
-        ({"shard": "1/4"}, "unknown setting 'shard'"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "message"), table(__file__, "bad_settings"))
 def test_bad_settings_say_what_to_do(settings, message):
     refused(message, simulate.SimulateConfig, **settings)
