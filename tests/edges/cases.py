@@ -3,7 +3,8 @@
 A case is one ``[[case]]``:
 
 ``name``     what is special, in a few words; the name of the test
-``source``   where such an input is public: ``owner/repository#number``, or ``form: NAME`` of a public file
+``source``   who met such an input: ``owner/repository#number`` of a public report; or, where nobody reported it,
+             ``form: NAME (WHERE)``, a public form and where it is described
 ``call``     the name of a call; ``test_*.py`` beside the table says what it does
 ``input``    a text, or any other value of TOML
 ``file``     the name of the file that the input is written to; the call then gets its path in place of the text
