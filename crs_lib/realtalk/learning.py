@@ -161,8 +161,9 @@ def learn(questions: Sequence[TrainingQuestion], origin: str, folder: Path | Non
     The cache key is the content of the questions, the parameters and the feature names. Questions none of
     whose candidates is gold teach nothing and are left out. Raises InputError where none is left.
     """
-    useful = _useful(questions)
-    if not useful:
+    useful = _with_gold(questions)
+    teaching = [question.gold[:DEEPEST] for question in useful]
+    if not any(0 < gold.sum() < len(gold) for gold in teaching):
         raise InputError("no training question has gold among its candidates; give chats with evidence")
     base = folder or paths.data() / "processed" / "realtalk" / "rankers"
     path = base / f"{_key(useful)}.json"
@@ -173,13 +174,9 @@ def learn(questions: Sequence[TrainingQuestion], origin: str, folder: Path | Non
     return _read(path, origin)  # also when just made, so that the first run is the second's equal
 
 
-def _useful(questions: Sequence[TrainingQuestion]) -> list[TrainingQuestion]:
-    """The questions that teach, each with its best candidates: of one that has no gold there is none."""
-    useful = []
-    for features, gold in questions:
-        if gold.any():
-            useful.append(TrainingQuestion(features[:DEEPEST], gold[:DEEPEST]))
-    return useful
+def _with_gold(questions: Sequence[TrainingQuestion]) -> list[TrainingQuestion]:
+    """The questions with gold among their candidates, also where it stands behind the best, which teach."""
+    return [question for question in questions if question.gold.any()]
 
 
 def _read(path: Path, origin: str) -> Learned:
@@ -200,8 +197,9 @@ def _key(questions: Sequence[TrainingQuestion]) -> str:
 
 def fit(questions: Sequence[TrainingQuestion], seeds: Sequence[int] = SEEDS) -> dict[str, Any]:
     """The numbers of a ranker learnt from training questions: linear half, and trees with LightGBM."""
-    features, marks = zip(*_useful(questions), strict=True)
-    rows = np.concatenate(features)
+    useful = _with_gold(questions)
+    marks = [question.gold[:DEEPEST] for question in useful]
+    rows = np.concatenate([question.features[:DEEPEST] for question in useful])
     gold = np.concatenate(marks)
     sizes = list(map(len, marks))
     models = []

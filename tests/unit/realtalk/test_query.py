@@ -357,6 +357,19 @@ def test_a_learned_ranker_prefers_what_was_gold_and_is_cached(groups, rows, tmp_
     refused("no training question", learning.learn, [nothing], "", tmp_path)
 
 
+def test_a_question_whose_gold_lies_behind_the_best_candidates_teaches_what_is_none(
+    groups, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(search, "has_trees", lambda: False)
+    monkeypatch.setattr(learning, "DEEPEST", 20)
+    late = groups[0]._replace(gold=np.repeat([0, 1], 20).astype(np.int8))
+    learning.learn([late, *groups[1:]], "made up", tmp_path)
+    (path,) = tmp_path.iterdir()
+    weights = json.loads(path.read_text())["linear"]["weights"]
+    assert weights == learning.fit([late, *groups[1:]])["linear"]["weights"]
+    assert weights != learning.fit(groups[1:])["linear"]["weights"]
+
+
 def test_without_lightgbm_what_is_learnt_is_scikit_learns_regression(groups, rows, tmp_path, monkeypatch):
     from sklearn.linear_model import LogisticRegression
 
