@@ -57,10 +57,14 @@ def test_a_fact_keeps_what_is_near(reach, most, fact):
 @pytest.mark.parametrize(("scores", "least", "most", "size"), table(__file__, "narratives"))
 def test_a_narrative_keeps_what_the_scores_call_for(scores, least, most, size):
     ranked = list(range(len(scores)))
-    assert agent.narrative(ranked, np.array(scores, float), least, most, 1.0) == ranked[:size]
+    chosen = agent.narrative(ranked, np.array(scores, float), least, most, 1.0)
+    assert chosen == ranked[:size]
 
 
-@given(st.lists(st.floats(-20, 20), min_size=1, max_size=30), st.integers(1, 30), st.floats(0.1, 5))
+SCORES = st.lists(st.floats(-20, 20), min_size=1, max_size=30)
+
+
+@given(SCORES, st.integers(1, 30), st.floats(0.1, 5))
 def test_a_narrative_is_the_start_of_the_ranking_within_its_bound(scores, most, unit):
     falling = np.array(sorted(scores, reverse=True))
     ranked = list(range(len(scores)))
@@ -80,8 +84,9 @@ def test_the_old_preview_sees_three_messages_of_a_segment_and_none_of_the_next()
 
 def test_every_covered_segment_gives_its_best_message():
     owner = np.array([0, 0, 1, 2])
-    assert agent.covering([1], [1, 2, 0, 3], owner, 2) == [1, 2]
-    assert agent.covering([1], [1, 2, 0, 3], owner, 0) == [1]
+    ranked = [1, 2, 0, 3]
+    assert agent.covering([1], ranked, owner, 2) == [1, 2]
+    assert agent.covering([1], ranked, owner, 0) == [1]
 
 
 def test_phases_are_in_order_grounded_and_inside_their_times(built):
@@ -388,10 +393,12 @@ def test_without_lightgbm_what_is_learnt_is_scikit_learns_regression(groups, row
 
 
 def test_one_huge_feature_counts_four_deviations_and_no_more():
-    linear = search.LinearModel(np.zeros(WIDTH), np.ones(WIDTH), np.eye(WIDTH)[3], 0.0)
+    third = np.eye(WIDTH)[3]
+    linear = search.LinearModel(np.zeros(WIDTH), np.ones(WIDTH), third, 0.0)
     huge = np.zeros((3, WIDTH), np.float32)
     huge[:, 3] = [2, 4, 20_000]
-    assert scores_of(search.Learned(linear, (), ""), huge).tolist() == [2, 4, 4]
+    scores = scores_of(search.Learned(linear, (), ""), huge)
+    assert scores.tolist() == [2, 4, 4]
 
 
 @pytest.fixture
@@ -423,7 +430,8 @@ def test_the_shipped_ranker_serves_new_chats_and_never_its_teachers(
 def test_what_ships_fits_the_features(encoder):
     ready = search.shipped(encoder)
     assert len(ready.sketches) == 7
-    assert scores_of(ready.ranker, np.zeros((3, WIDTH), np.float32)).shape == (3,)
+    rows = np.zeros((3, WIDTH), np.float32)
+    assert len(scores_of(ready.ranker, rows)) == 3
 
 
 def test_what_ships_holds_no_text():
@@ -483,7 +491,8 @@ def test_a_cross_encoder_in_onnx_ranks_the_candidates(built, tmp_path):
     (tmp_path / "model.onnx").write_bytes(mean_of_tokens())
     config = RealTalkConfig(ranker=f"onnx:{tmp_path}", window=1, nodes=2)
     ranker = learning.choose_ranker(config.ranker, built)
-    assert ranker.score(None, None, "a b", ["lift c", "c"]).tolist() == [225.0, 0.0]
+    scores = ranker.score(None, None, "a b", ["lift c", "c"])
+    assert scores.tolist() == [225.0, 0.0]
     (result,) = agent.Agent(built, ranker, config).ask(["What sounds does Tobias record?"])
     assert "lift" in built.chat.texts[result.ranked[0]]
     assert result.scores[0] > result.scores[-1]

@@ -44,15 +44,17 @@ def agent(compat, tasks):
         async def cancel(self, context, event_queue):
             raise NotImplementedError
 
+    skill = AgentSkill(id="count", name="count", description="counts", tags=["films"])
+    address = AgentInterface(url="/rpc", protocol_binding="JSONRPC", protocol_version="1.0")
+    modes = {"default_input_modes": ["text"], "default_output_modes": ["text"]}
     card = AgentCard(
         name="counting",
         description="counts",
         version="1",
-        default_input_modes=["text"],
-        default_output_modes=["text"],
         capabilities=AgentCapabilities(),
-        skills=[AgentSkill(id="count", name="count", description="counts", tags=["films"])],
-        supported_interfaces=[AgentInterface(url="/rpc", protocol_binding="JSONRPC", protocol_version="1.0")],
+        skills=[skill],
+        supported_interfaces=[address],
+        **modes,
     )
     handler = DefaultRequestHandler(Counting(), InMemoryTaskStore(), card)
     routes = create_jsonrpc_routes(handler, "/rpc", enable_v0_3_compat=compat)
@@ -60,7 +62,8 @@ def agent(compat, tasks):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("compat", "tasks"), [(True, False), (True, True), (False, False), (False, True)])
+@pytest.mark.parametrize("compat", [True, False])
+@pytest.mark.parametrize("tasks", [True, False])
 def test_an_agent_of_the_official_sdk_keeps_each_conversation_under_its_context(compat, tasks):
     app, heard = agent(compat, tasks)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
@@ -75,8 +78,10 @@ def test_an_agent_of_the_official_sdk_keeps_each_conversation_under_its_context(
     finally:
         server.should_exit = True
         thread.join(10)
-    assert words == [[f"{turn}: {n}, {turn}" for turn in (1, 2, 3)] for n in (1, 2)]
-    assert sorted(heard.values()) == [[f"{n}, {turn}" for turn in (1, 2, 3)] for n in (1, 2)]
+    first, second = words
+    assert first == ["1: 1, 1", "2: 1, 2", "3: 1, 3"]
+    assert second == ["1: 2, 1", "2: 2, 2", "3: 2, 3"]
+    assert sorted(heard.values()) == [["1, 1", "1, 2", "1, 3"], ["2, 1", "2, 2", "2, 3"]]
 
 
 def test_two_hundred_messages_with_faults_lose_nothing_and_an_agents_refusal_is_told():
@@ -96,6 +101,7 @@ def test_two_hundred_messages_with_faults_lose_nothing_and_an_agents_refusal_is_
         words = [conversation(programs, spec, n, 5) for n in range(40)]
         with failing("refused", match="the agent said: no films"):
             conversation(programs, spec, 99, 1)
-    assert words == [[f"c-{n:05d}-1: {n}, {turn}" for turn in range(1, 6)] for n in range(40)]
+    for n, replies in enumerate(words):
+        assert replies == [f"c-{n:05d}-1: {n}, {turn}" for turn in range(1, 6)]
     assert len(server.seen) == 201
     assert server.failed > 30
