@@ -14,7 +14,7 @@ from crs_lib.notebooks.look import heading, to_html
 from crs_lib.notebooks.rules import rules
 from crs_lib.notebooks.runner import Parameter, check_parameters, help_text, read_parameters
 from crs_lib.thesis import commands as thesis_commands
-from tests.helpers import books, refused
+from tests.helpers import books, refused, table
 
 CELL = """run: str = "smoke"  # name of the run
 seed: int = 7  # seed of every random choice
@@ -37,22 +37,6 @@ def lists_and_objects(inner):
 
 JSON = st.recursive(SCALARS, lists_and_objects, max_leaves=12)
 LONG = "Follows the user's logged state and shows the films of the largest part of it that any film meets."
-SOURCES = {  # the broken rule by a cell and what it holds instead
-    ("work", "def f():\n    return 1"): "'def'", ("work", "class A:\n    x = 1"): "'class'",
-    ("work", "try:\n    x = 1\nfinally:\n    x = 2"): "'try'", ("work", "while False:\n    x = 1"): "'while'",
-    ("work", "f = lambda: 1"): "'lambda'", ("work", "%matplotlib inline"): "no magics", ("work", "!ls"): "no magics",
-    ("work", "\n".join(f"x{i} = {i}" for i in range(9))): "9 lines", ("work", ""): "empty",
-    ("opening", "Hello"): "starts with '# '",
-    ("opening", "# 01_hello\n\nInput: none. Output: none. `papermill 01_hello.ipynb`"): "'?' is missing",
-    ("opening", "# 01\n\nWhy? Input: none. Output: none. `papermill 02_other.ipynb`"): "papermill 01_hello.ipynb",
-    ("reading", books.READING + " It has 2 words."): "number typed by hand",
-    ("parameters", 'run: str = "smoke"'): "no trailing comment",
-    ("parameters", 'run: str = "a=b"  # name'): "no '=' or '#'",
-    ("parameters", "run = 1"): "expected 'name: type = literal",
-    ("parameters", books.PARAMETERS + "\nspare: int = 1  # unused"): "'spare' is never used",
-    ("begin", "import crs_lib"): "notebooks.begin()", ("config", "count"): "checked config",
-    ("checks", "print(count)"): "must hold asserts",
-}  # fmt: skip
 END = {"## What we learnt": "finding", "## What this does not show": "finding"}
 
 
@@ -71,34 +55,21 @@ def test_reads_name_type_default_and_help_of_every_line():
     assert parameters["limits"].inner == "int"
 
 
-@pytest.mark.parametrize(("line", "part"), [
-    ("seed = 7", "seed = 7"), ("seed: int = 3 + 4  # sum", "3 + 4"), ("seed: int = len('a')  # call", "no literal"),
-    ("import os", "import os"), ("seed: Path = 'x'  # type", "'Path'"), ("seed: int = = 2", "not Python"),
-    ("seed: int = 'seven'  # default of another type", "'seven'"), ("seed: int", "seed: int"),
-])  # fmt: skip
+@pytest.mark.parametrize(("line", "part"), table(__file__, "refused_lines"))
 def test_another_kind_of_line_is_named(line, part):
     with pytest.raises(InputError, match="03_simulate") as caught:
         read_parameters(line, "03_simulate")
     assert part in str(caught.value)
 
 
-@pytest.mark.parametrize(("name", "text", "value"), [
-    ("run", "007", "007"),  # a text stays a text, whatever it looks like
-    ("run", "true", "true"), ("seed", "12", 12), ("rate", "1e-3", 0.001), ("rate", "2", 2.0), ("quick", "False", False),
-    ("systems", "tracker, noisy:0.3", ["tracker", "noisy:0.3"]), ("systems", '["a,b"]', ["a,b"]), ("systems", "", []),
-    ("limits", '{"low": 3}', {"low": 3}),
-])  # fmt: skip
+@pytest.mark.parametrize(("name", "text", "value"), table(__file__, "typed"))
 def test_typed_text_becomes_the_declared_type(name, text, value):
     read_value = by_name()[name].from_text(text)
     assert read_value == value
     assert type(read_value) is type(value)
 
 
-@pytest.mark.parametrize(("name", "text"), [
-    ("seed", "ten"), ("seed", "1.5"), ("seed", "1e5"), ("seed", "1_000"), ("seed", "true"), ("seed", ""),
-    ("rate", "NaN"), ("rate", "Infinity"), ("rate", "half"), ("quick", "1"), ("quick", "maybe"),
-    ("systems", "[1, 2]"), ("systems", "[a, b]"), ("limits", "low"), ("limits", '{"low": "x"}'),
-])  # fmt: skip
+@pytest.mark.parametrize(("name", "text"), table(__file__, "mistyped"))
 def test_mistyped_text_is_refused_with_what_was_expected(name, text):
     parameter = by_name()[name]
     with pytest.raises(InputError) as caught:
@@ -117,10 +88,7 @@ def test_only_a_list_that_json_holds_is_passed_as_one(value):
     refused("expected a list", Parameter("systems", "list", [], "").checked, value)
 
 
-@pytest.mark.parametrize("llm", [
-    {"host": "http://me:s3cret@gpu1"}, {"host": "gpu1, me:s3cret@gpu2"}, {"host": "http://gpu1/?api_key=s3cret"},
-    {"servers": ["https://s3cret@gpu1/v1"]},
-])  # fmt: skip
+@pytest.mark.parametrize(("llm",), table(__file__, "secrets"))
 def test_an_address_with_a_secret_is_refused_before_it_is_written(llm):
     loose = Parameter("llm", "dict", {}, "")
     with pytest.raises(InputError, match="put a key in the environment") as caught:
@@ -212,8 +180,7 @@ def notebook(good):
 
 def cell(notebook, name):
     """The cell of a notebook with this id."""
-    (one,) = [one for one in notebook.cells if one.id == name]
-    return one
+    return {cell.id: cell for cell in notebook.cells}[name]
 
 
 @pytest.fixture
@@ -237,30 +204,36 @@ def test_numbers_in_names_are_no_results(notebook, faults):
     assert faults(notebook) == []
 
 
-@pytest.mark.parametrize(("name", "source"), SOURCES)
-def test_a_cell_that_says_something_else(notebook, faults, name, source):
-    cell(notebook, name).source = source
-    named = [line for line in faults(notebook) if SOURCES[name, source] in line]
-    assert named
+@pytest.mark.parametrize(("name", "source", "fault"), table(__file__, "broken_cells"))
+def test_a_cell_that_says_something_else(notebook, faults, name, source, fault):
+    changed = cell(notebook, name)
+    if source.startswith("+"):
+        source = changed.source + source[1:]
+    changed.source = source
+    lines = [line for line in faults(notebook) if fault in line]
+    assert lines
     if name == "work":
-        assert "code cell 4" in named[0]
+        assert "code cell 4" in lines[0]
 
 
 def printed(text, name="stdout"):
     return nbformat.v4.new_output("stream", name=name, text=text)
 
 
-@pytest.mark.parametrize(("output", "rule"), [
-    (printed("<object at 0x7f3a2b1c4d5e>"), "an object address"), (printed("C:\\Users\\ada"), "an absolute path"),
-    (printed("/home/ada/results/x.csv"), "an absolute path"), (printed("2026-11-02 10:15:00"), "a date and time"),
-    (printed("100%|###| 3/3 [00:01<00:00, 2.50it/s]"), "a progress bar"), (printed("#T_8a7b6 td"), "a styled table"),
-    (printed("0.3333333333"), "not rounded"), (printed("careful", "stderr"), "standard error"),
+@pytest.mark.parametrize(("text", "fault"), table(__file__, "volatile"))
+def test_a_text_that_two_runs_would_show_differently(notebook, faults, text, fault):
+    cell(notebook, "work").outputs.append(printed(text))
+    assert fault in "\n".join(faults(notebook))
+
+
+@pytest.mark.parametrize(("output", "fault"), [
+    (printed("careful", "stderr"), "standard error"),
     (nbformat.v4.new_output("error", ename="ValueError", evalue="", traceback=[]), "failed: ValueError"),
     (nbformat.v4.new_output("display_data", {"image/svg+xml": "<svg/>"}), "SVG"),
 ])  # fmt: skip
-def test_an_output_that_two_runs_would_show_differently_or_nobody_keeps(notebook, faults, output, rule):
+def test_an_output_that_nobody_keeps(notebook, faults, output, fault):
     cell(notebook, "work").outputs.append(output)
-    assert rule in "\n".join(faults(notebook))
+    assert fault in "\n".join(faults(notebook))
 
 
 @pytest.mark.parametrize(
@@ -271,15 +244,11 @@ def test_a_harmless_output(notebook, faults, text):
     assert faults(notebook) == []
 
 
-def code_cells(notebook):
-    return [one for one in notebook.cells if one.cell_type == "code"]
-
-
 def test_a_stripped_notebook_is_found(notebook, faults):
-    for one in code_cells(notebook):
-        one.update(execution_count=None, outputs=[])
-    lines = faults(notebook)
-    assert sum("refresh the notebook" in line for line in lines) == 8
+    for code in books.code_cells(notebook):
+        code.update(execution_count=None, outputs=[])
+    lines = [line for line in faults(notebook) if "refresh the notebook" in line]
+    assert len(lines) == 8
 
 
 def test_volatile_metadata_and_foreign_kernels_are_found(notebook, faults):
@@ -293,8 +262,8 @@ def test_volatile_metadata_and_foreign_kernels_are_found(notebook, faults):
 
 def test_a_second_cell_of_parameters_is_found(notebook, faults):
     cell(notebook, "begin").metadata["tags"] = ["parameters"]
-    rule = "exactly one cell must be tagged 'parameters', and it must be the first code cell"
-    assert rule in faults(notebook)
+    line = "exactly one cell must be tagged 'parameters', and it must be the first code cell"
+    assert line in faults(notebook)
 
 
 def test_too_much_code_is_found(notebook, faults):
@@ -319,7 +288,7 @@ def faults_of_sections(notebook, faults):
         for title, tag in sections.items():
             code = nbformat.v4.new_code_cell("assert count", metadata={"tags": [tag]})
             notebook.cells += [nbformat.v4.new_markdown_cell(title), code]
-        for number, code in enumerate(code_cells(notebook), start=1):
+        for number, code in enumerate(books.code_cells(notebook), start=1):
             code.execution_count = number
         return [line for line in faults(notebook) if not re.search("% of the cells|is never used", line)]
 
@@ -378,8 +347,8 @@ def test_the_readme_s_findings_are_the_sentences_that_notebook_05_shows():
     readme = (paths.ROOT / "README.md").read_text(encoding="utf-8")
     quoted = readme.partition("<!-- findings -->")[2].partition("<!-- /findings -->")[0].strip().splitlines()
     shown = ""
-    for cell in nbformat.read(paths.notebooks() / "05_analyze.ipynb", as_version=4).cells:
-        for output in cell.get("outputs", ()):
+    for code in books.code_cells(nbformat.read(paths.notebooks() / "05_analyze.ipynb", as_version=4)):
+        for output in code.outputs:
             shown += output.get("text", "")
     assert len(quoted) == 4
     assert [line for line in quoted if line.removeprefix("- ") not in shown] == []

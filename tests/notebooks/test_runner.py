@@ -14,7 +14,7 @@ from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.notebooks import runner
 from crs_lib.notebooks.runner import load
-from tests.helpers import books, refused
+from tests.helpers import books, refused, table
 from tests.helpers.jobs import alive, wait_until
 
 pytestmark = pytest.mark.slow
@@ -25,16 +25,7 @@ folder = paths.run_folder("movies", run)
 tables.write_json(folder / "words.json", config)
 tables.write_json(folder / "here.json", here)
 text = " ".join((parts * count)[:count])"""
-FAILURES = {
-    "from crs_lib.core.errors import InputError\nraise InputError('seed -1 is not usable')": (
-        InputError, "01_hello: seed -1 is not usable\n(the notebook as far as it came: ", "seed -1",
-    ),
-    "x = 3\ny = x / 0": (
-        RunError, "01_hello, cell [4]: ZeroDivisionError: division by zero\n  at: y = x / 0\n(the", "ZeroDivision",
-    ),
-    "import os\nos.kill(os.getpid(), 9)": (RunError, "its Python process ended without an answer", None),
-    "import warnings\nwarnings.warn('odd numbers')": (RunError, "UserWarning: odd numbers", "odd numbers"),
-}  # fmt: skip
+ERRORS = {"InputError": InputError, "RunError": RunError}
 # A manager that takes its time, so that nbclient sees what becomes of the cell that was interrupted: that it
 # answers with an error before its kernel is asked to end, or that its kernel is dead before all is cleaned up.
 SLOWLY = """
@@ -112,17 +103,14 @@ def test_a_run_gets_its_parameters_and_the_environment_of_its_runner(results, tm
     assert books.code_counts(out) == [*range(1, 10)]  # the injected cell is one more
 
 
-@pytest.mark.parametrize(("given", "message"), [
-    ({"cuont": 1}, "unknown parameter 'cuont'; did you mean 'count'"),
-    ({"count": "three"}, "'count' is 'three'"),
-    ({"count": 3.0}, "'count' is 3.0"),
-    ({"parts": ("a",)}, "'parts' is"),
-    ({"weight": float("nan")}, "'weight' is nan"),
-    ({"run": "../x"}, "cannot be a folder"),
-])  # fmt: skip
-def test_a_wrong_parameter_is_refused_before_anything_runs(results, tmp_path, given, message):
-    refused(message, notebooks.run, books.write(tmp_path, "01_hello"), given)
+@pytest.mark.parametrize(("values", "message"), table(__file__, "wrong_values"))
+def test_a_wrong_parameter_is_refused_before_anything_runs(results, tmp_path, values, message):
+    refused(message, notebooks.run, books.write(tmp_path, "01_hello"), values)
     assert not results.exists()
+
+
+def test_a_tuple_is_no_list(tmp_path):
+    refused("'parts' is", notebooks.run, books.write(tmp_path, "01_hello"), {"parts": ("a",)})
 
 
 def test_a_notebook_is_not_written_over_itself(tmp_path):
@@ -132,34 +120,54 @@ def test_a_notebook_is_not_written_over_itself(tmp_path):
     refused(r"ends in .ipynb", notebooks.run, source, {}, tmp_path / "out.txt")
 
 
-def test_a_notebook_is_found_by_name_or_path_and_its_tens_digit_names_the_study(tmp_path, monkeypatch):
-    source = books.write(tmp_path / "notebooks", "03_simulate")
+@pytest.fixture
+def committed(tmp_path, monkeypatch):
+    """A notebook in the folder of the committed ones, which is below the folder where one stands."""
     monkeypatch.setattr(paths, "notebooks", lambda: tmp_path / "notebooks")
-    monkeypatch.chdir(tmp_path / "notebooks")
-    for given in ("03_simulate", "03_simulate.ipynb", source, str(source), source.with_suffix("")):
-        assert notebooks.find(given) == source
     monkeypatch.chdir(tmp_path)
-    assert notebooks.find("03_simulate") == notebooks.find("notebooks/03_simulate.ipynb") == source
+    return books.write(tmp_path / "notebooks", "03_simulate")
+
+
+@pytest.mark.parametrize("name", ["03_simulate", "03_simulate.ipynb", "notebooks/03_simulate.ipynb"])
+def test_a_notebook_is_found_by_its_name(committed, name):
+    assert notebooks.find(name) == committed
+
+
+@pytest.mark.parametrize("kind", [Path, str, lambda path: path.with_suffix("")])
+def test_a_notebook_is_found_by_its_path(committed, kind):
+    assert notebooks.find(kind(committed)) == committed
+
+
+def test_an_unknown_notebook_gets_a_suggestion(committed):
     refused("unknown notebook '03_simulat'; did you mean '03_simulate'", notebooks.find, "03_simulat")
-    studies = {"01_a": "movies", "14_a": "cosrec", "21_a": "realtalk", "31_a": "movies", "a": "other"}
-    assert {name: runner.study(Path(f"{name}.ipynb")) for name in studies} == studies
+
+
+@pytest.mark.parametrize(
+    ("name", "study"),
+    [("01_a", "movies"), ("14_a", "cosrec"), ("21_a", "realtalk"), ("31_a", "movies"), ("a", "other")],
+)
+def test_the_tens_digit_names_the_study(name, study):
+    assert runner.study(Path(f"{name}.ipynb")) == study
 
 
 @pytest.mark.subprocess
-@pytest.mark.parametrize("source", FAILURES)
-def test_a_failing_cell_is_one_plain_message_and_the_notebook_is_kept(results, tmp_path, source):
-    error, message, kept = FAILURES[source]
+@pytest.mark.parametrize(("source", "error", "message", "line"), table(__file__, "failures"))
+def test_a_failing_cell_is_one_plain_message_and_the_notebook_is_kept(
+    results, tmp_path, source, error, message, line
+):
     folder = results / "movies" / "smoke" / "notebooks"
     folder.mkdir(parents=True)
     (folder / "01_hello.ipynb").write_text("an earlier, finished one")
     path = books.write(tmp_path, "01_hello", replace={"work": source})
-    with pytest.raises(error) as caught:
+    with pytest.raises(ERRORS[error]) as caught:
         notebooks.run(path)
     assert (folder / "01_hello.ipynb").read_text() == "an earlier, finished one"
-    assert message in str(caught.value) and "Traceback" not in str(caught.value)
-    assert len(str(caught.value).splitlines()) <= 3
-    if kept:
-        assert kept in (folder / "01_hello.failed.ipynb").read_text()
+    lines = str(caught.value).splitlines()
+    assert message in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+    assert len(lines) <= 3
+    if line:
+        assert line in (folder / "01_hello.failed.ipynb").read_text()
 
 
 def _can_be_interrupted():
@@ -173,10 +181,9 @@ def test_interrupting_stops_the_kernel_and_says_that_it_continues(results, tmp_p
     sign = tmp_path / "kernel"
     slow = f"import os, time\nPath({str(sign)!r}).write_text(str(os.getpid()))\ntime.sleep(600)"
     path = books.write(tmp_path, "01_hello", replace={"work": slow})
-    process = subprocess.Popen(
-        [sys.executable, *PROGRAMS[program], "run", str(path)], stderr=subprocess.PIPE, text=True,
-        preexec_fn=_can_be_interrupted,
-    )  # fmt: skip
+    command = [sys.executable, *PROGRAMS[program], "run", str(path)]
+    wires = {"stderr": subprocess.PIPE, "text": True, "preexec_fn": _can_be_interrupted}
+    process = subprocess.Popen(command, **wires)
     wait_until(lambda: sign.exists() and sign.read_text())
     process.send_signal(signal.SIGINT)
     message = process.communicate(timeout=120)[1]
@@ -195,16 +202,21 @@ def test_refreshing_runs_a_study_in_order_and_gives_the_same_bytes(results, tmp_
     stored = second.read_bytes()
     assert first.read_bytes() == original  # it ran, but was not asked for
     assert not results.exists()
-    assert notebooks.refresh([second]) == [] and second.read_bytes() == stored
+    assert notebooks.refresh([second]) == []
+    assert second.read_bytes() == stored
     book = load(second)
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    assert book.metadata == {"kernelspec": kernel} and books.code_counts(second) == [*range(1, 9)]
-    assert [cell.id for cell in book.cells] == [cell.id for cell in books.book("02_reads").cells]
+    assert book.metadata == {"kernelspec": kernel}
+    assert books.code_counts(second) == [*range(1, 9)]
     cells = {cell.id: cell for cell in book.cells}
-    assert (cells["parameters"].metadata, cells["work"].metadata) == ({"tags": ["parameters"]}, {})
-    work, begin = cells["work"], cells["begin"]
-    assert [item.get("text") for item in work.outputs] == ["one\ntwo\nthree\nfour\n", None]
-    assert '[data-jp-theme-light="false"]' in begin.outputs[0].data["text/html"]  # figures turn dark there
+    assert list(cells) == [cell.id for cell in books.book("02_reads").cells]
+    assert cells["parameters"].metadata == {"tags": ["parameters"]}
+    assert cells["work"].metadata == {}
+    text, value = cells["work"].outputs
+    assert text.text == "one\ntwo\nthree\nfour\n"
+    assert "text" not in value
+    page = cells["begin"].outputs[0].data["text/html"]
+    assert '[data-jp-theme-light="false"]' in page  # figures turn dark there
 
 
 @pytest.mark.subprocess
@@ -227,12 +239,10 @@ def test_the_kernel_of_another_environment_is_refused(monkeypatch, tmp_path):
 
 @pytest.mark.subprocess
 def test_warnings_are_errors_but_for_those_of_libraries_and_tables_show_three_decimals():
-    done = subprocess.run([sys.executable, "-c", WARNS], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == [
-        "UserWarning error error error", "RuntimeWarning error error error",
-        "DeprecationWarning error error silent", "FutureWarning error error silent",
-        "ResourceWarning silent silent silent", "0.000 -0.001",
-    ]  # fmt: skip
+    process = subprocess.run([sys.executable, "-c", WARNS], capture_output=True, text=True, check=True)
+    *lines, numbers = process.stdout.splitlines()
+    assert lines == list(map(" ".join, table(__file__, "warnings")))
+    assert numbers == "0.000 -0.001"
 
 
 @pytest.mark.subprocess
@@ -240,14 +250,14 @@ def test_nbval_finds_the_one_output_that_changed_in_a_refreshed_notebook(tmp_pat
     path = books.write(tmp_path, "01_hello")
     notebooks.refresh([path])
     book = nbformat.read(path, as_version=4)
-    next(cell for cell in book.cells if cell.id == "work").outputs[0].data["text/plain"] = "'hello again'"
+    work = {cell.id: cell for cell in book.cells}["work"]
+    work.outputs[0].data["text/plain"] = "'hello again'"
     nbformat.write(book, path)
-    options = ["--nbval", "--nbval-current-env", "--nbval-sanitize-with", "tests/nbval_sanitize.cfg"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, str(path), "-p", "no:cacheprovider", "-c", "pyproject.toml"],
-        capture_output=True, text=True, check=False, cwd=paths.ROOT,
-    )  # fmt: skip
-    assert done.returncode == 1 and "1 failed, 7 passed" in done.stdout
+    options = "--nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg -p no:cacheprovider"
+    command = [sys.executable, "-m", "pytest", *options.split(), str(path), "-c", "pyproject.toml"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=paths.ROOT)
+    assert done.returncode == 1
+    assert "1 failed, 7 passed" in done.stdout
 
 
 @pytest.mark.subprocess

@@ -11,25 +11,11 @@ import pytest
 from crs_lib import notebooks
 from crs_lib.core import paths
 from crs_lib.notebooks import runner
-from tests.helpers import refused
+from tests.helpers import books, refused, table
 
 BOOKS = notebooks.committed()
-CHAT = str(paths.samples() / "realtalk" / "Chat_13_Lucia_Hendrik.json")
-OTHER = {
-    "n_sessions": 4, "n_turns": 6, "seed": 11, "workers": 2, "top": 3, "sessions": 4, "n_boot": 200, "samples": 1,
-    "judges": ["template"],
-}  # fmt: skip
 pytestmark = pytest.mark.subprocess
-FULL = {
-    "08_models": {"live": True, "model": "template", "floor": "template", "n_sessions": 4, "n_few": 3, "n_roles": 2},
-    "07_thesis": {"convention": "default", "also": ["thesis_grounded"], "topics": ""},
-    "32_human_labels": {"n_questions": 6, "n_scripted": 2, "seed": 11},  # of the few sessions of 03
-    "21_realtalk_corpus": {"data": CHAT, "reading": "strict"},  # one chat leaves no intervals over chats
-    "22_realtalk_query": {"data": CHAT, "most": 5},
-    "33_revisions": {"half": "both", "n_boot": 50},  # the committed tables need no data
-    "31_metric_validity": {"seed": 3, "n_sessions": 24, "n_turns": 12},  # orderings take more than four sessions
-}  # fmt: skip
-
+VALUES = table(__file__, "values")
 # A run for each tens digit, except for those that simulate systems of their own and for a reader of another's run.
 PAPERMILL = "01_catalog"  # the one that plain papermill runs every day; all in make test-all
 RUNS = {"07_thesis": "logs", "08_models": "models", "32_human_labels": "0"}
@@ -39,7 +25,9 @@ def values_for(path):
     """Values of these parameters that the notebook takes; none of them is its default."""
     parameters = notebooks.parameters_of(path)
     values = {}
-    for name, value in FULL.get(path.stem, OTHER).items():
+    for name, value in VALUES.get(path.stem, VALUES["usual"]).items():
+        if name == "data":
+            value = str(paths.ROOT / value)
         if name in parameters and parameters[name].default != value:
             values[name] = value
     if "run" in parameters:
@@ -70,9 +58,7 @@ for name, cells in json.load(sys.stdin):
 def cells_with(path, values):
     """The code cells of a notebook, these parameters set after the tagged cell."""
     sources = []
-    for cell in nbformat.read(path, as_version=4).cells:
-        if cell.cell_type != "code":
-            continue
+    for cell in books.code_cells(nbformat.read(path, as_version=4)):
         sources.append(cell.source)
         if "parameters" in cell.metadata.get("tags", []):
             sources += [f"{name} = {value!r}" for name, value in values.items()]
@@ -106,8 +92,7 @@ def test_papermill_runs_it_with_other_parameters(path):
     assert len(injected) == 1
     for name in values:
         assert f"{name} = " in injected[0].source
-    for cell in executed.cells:
-        assert cell.cell_type != "code" or cell.execution_count
+    assert all(books.code_counts(out))
 
 
 @pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
@@ -119,15 +104,7 @@ def papermill(folder, out, name, value):
     """Plain papermill on the notebook of every day, with one parameter, started in a folder."""
     path = paths.notebooks() / f"{PAPERMILL}.ipynb"
     program = Path(sys.prefix) / "bin" / "papermill"
-    command = [
-        str(program),
-        "--inject-paths",
-        str(path.relative_to(folder)),
-        str(out),
-        "-p",
-        name,
-        str(value),
-    ]
+    command = [program, "--inject-paths", path.relative_to(folder), out, "-p", name, str(value)]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 

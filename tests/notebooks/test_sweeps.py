@@ -2,43 +2,18 @@
 
 import json
 
+import pandas as pd
 import pytest
 
 from crs_lib import notebooks
 from crs_lib.core import paths
 from crs_lib.core.errors import RunError
 from crs_lib.notebooks import runner, sweeps
-from tests.helpers import books, refused
+from tests.helpers import books, refused, table
 
 pytestmark = pytest.mark.slow
-PLAIN = "from pathlib import Path\n\nfrom crs_lib.core import paths, tables"
-SECOND = {
-    "begin": PLAIN,
-    "parameters": 'run: str = "smoke"  # name of the run\ncount: int = 2  # how many words\nscale: float = 1.0  # factor',
-    "config": "config = dict(count=count, scale=scale)\nconfig",
-    "work": """folder = paths.run_folder("movies", run)
-text = (folder / "words.json").read_text()
-if count == 13: raise ValueError("unlucky")
-tables.write_json(folder / "second.json", {"scale": scale})
-text = " ".join(["word"] * count)""",
-}
-WRONG = [
-    ({"notebooks": ["01_frist"]}, "did you mean '01_first'"),
-    ({"notebooks": []}, r"notebooks is \[\]; give a list: notebooks, in order"),
-    ({"notebook": ["01_first"]}, "unknown setting 'notebook'; did you mean 'notebooks'"),
-    ({"parameters": {"wieght": 1}}, "unknown parameter 'wieght'; did you mean 'weight'"),
-    ({"parameters": {"weight": "heavy"}}, "'weight' is 'heavy'"),
-    ({"parameters": [1]}, r"parameters is \[1\]; .* dictionary"),
-    ({"parameters": {"count": 1}}, r"\['count'\] stands twice"),
-    ({"parameters": {"run": "x"}}, "'run'"),
-    ({"grid": {"count": 3}}, "grid is {'count': 3}; .* list"),
-    ({"grid": {"count": []}}, r"grid is {'count': \[\]}; .* at least 1 item"),
-    ({"grid": {"count": [2, "x"], "scale": [1]}}, "'count' is 'x'"),
-    ({"grid": {"count": [2, 3], "scale": [1, 2]}, "run": "n{count}"}, "would both be run 'n2'"),
-    ({"run": "n{cuont}"}, "'cuont' is no parameter of the sweep"),
-    ({"run": "../{count}"}, "cannot be a folder"),
-    ({"run": None}, "run is missing; give a run's name, e.g. study-"),
-]
+SECOND = table(__file__, "second")
+PLAIN = SECOND["begin"]
 
 
 @pytest.fixture
@@ -60,18 +35,20 @@ USUAL = {
 
 
 def sweep(folder, **changes):
-    """A sweep's file; a change to None leaves the setting out."""
-    settings = {name: value for name, value in {**USUAL, **changes}.items() if value is not None}
+    """A sweep's file; a run that is None is left out."""
+    settings = {**USUAL, **changes}
+    if settings["run"] is None:
+        del settings["run"]
     path = folder / "sweep.yaml"
     path.write_text(json.dumps(settings))
     return path
 
 
 def test_a_grid_is_the_product_of_its_lists(here):
-    cells = sweeps.read(sweep(here, grid={"count": [2, 3], "scale": [0.5, 1]})).cells
-    assert [cell["run"] for cell in cells] == ["n2-x0.5", "n2-x1", "n3-x0.5", "n3-x1"]
-    assert [cell["count"] for cell in cells] == [2, 2, 3, 3]
-    assert [cell["scale"] for cell in cells] == [0.5, 1, 0.5, 1]
+    cells = pd.DataFrame(sweeps.read(sweep(here, grid={"count": [2, 3], "scale": [0.5, 1]})).cells)
+    assert list(cells["run"]) == ["n2-x0.5", "n2-x1", "n3-x0.5", "n3-x1"]
+    assert list(cells["count"]) == [2, 2, 3, 3]
+    assert list(cells["scale"]) == [0.5, 1, 0.5, 1]
 
 
 def test_a_notebook_gets_the_parameters_that_it_has(here):
@@ -87,21 +64,20 @@ def test_a_list_stands_in_a_name_with_dashes(here):
     assert [cell["run"] for cell in sweeps.read(path).cells] == ["with-a-b", "with-c-d"]
 
 
-@pytest.mark.parametrize(("changes", "message"), WRONG)
+@pytest.mark.parametrize(("changes", "message"), table(__file__, "wrong_sweeps"))
 def test_a_wrong_sweep_is_refused_before_anything_runs(here, changes, message):
     refused(message, sweeps.run, sweep(here, **changes))
     assert not (here / "results").exists()
+
+
+def test_a_sweep_without_names_of_runs_is_refused(here):
+    refused("run is missing; give a run's name, e.g. study-", sweeps.run, sweep(here, run=None))
 
 
 def test_an_unknown_sweep_gets_a_suggestion(here):
     (here / "notebooks" / "sweeps").mkdir()
     (here / "notebooks" / "sweeps" / "smoke.yaml").write_text("{}")
     refused(r"unknown sweep 'smok'; did you mean 'smoke'\? \(known: smoke\)", sweeps.read, "smok")
-
-
-def statuses(table):
-    """The status of each notebook of a sweep, by run and notebook."""
-    return table.set_index(["run", "notebook"])["status"].to_dict()
 
 
 @pytest.mark.subprocess
@@ -116,12 +92,9 @@ def test_a_sweep_goes_on_after_a_failure_and_continues_where_it_stopped(here):
     assert lines[::2] == ["n3-x0.5: 01_first …", "n3-x0.5: 02_second …"]
     assert "/4 n3-x0.5: 01_first " in lines[1]
     assert list(table.columns) == ["run", "count", "scale", "notebook", "status"]
-    assert statuses(table) == {
-        ("n2-x0.5", "01_first"): "kept",
-        ("n2-x0.5", "02_second"): "kept",
-        ("n3-x0.5", "01_first"): "done",
-        ("n3-x0.5", "02_second"): "done",
-    }
+    assert list(table["run"]) == ["n2-x0.5", "n2-x0.5", "n3-x0.5", "n3-x0.5"]
+    assert list(table["notebook"]) == ["01_first", "02_second"] * 2
+    assert list(table["status"]) == ["kept", "kept", "done", "done"]
 
 
 VALUES = {"run": "n2", "count": 2}
@@ -132,7 +105,7 @@ def status(here, monkeypatch):
     """A function: what a sweep of one run does with its only notebook; nothing is really executed."""
     monkeypatch.setattr(runner, "run", lambda book, values: None)
     path = sweep(here, notebooks=["01_first"], parameters={}, grid={"count": [2]}, run="n{count}")
-    return lambda: statuses(sweeps.run(path))["n2", "01_first"]
+    return lambda: sweeps.run(path)["status"].item()
 
 
 @pytest.fixture
