@@ -211,7 +211,10 @@ def _head_at(rows: Sequence[Sequence[object]]) -> int:
     best = max(rows, key=_known_names, default=())
     if _known_names(best):
         return rows.index(best)
-    return next((place for place, row in enumerate(rows) if any(row)), len(rows))
+    for number, row in enumerate(rows):
+        if any(row):
+            return number
+    return len(rows)
 
 
 def _known_names(cells: Sequence[object]) -> int:
@@ -220,7 +223,7 @@ def _known_names(cells: Sequence[object]) -> int:
     columns = lexicon.columns()
     if len(names) < 2 or names.isdisjoint(map(compact, columns["title"])):
         return 0
-    return sum(not names.isdisjoint(map(compact, known)) for known in columns.values())
+    return sum(not names.isdisjoint(map(compact, spellings)) for spellings in columns.values())
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

@@ -293,7 +293,7 @@ def any_year(raw: str, near: int = 0) -> Cleaned:
     year = int(two[2])
     years = [century + year for century in (2000, 1900) if century + year <= _LATEST_RELEASE]
     if near:
-        years.sort(key=lambda one: abs(one - near))
+        years.sort(key=lambda candidate: abs(candidate - near))
     return Cleaned(str(years[0]), TWO_DIGITS)
 
 

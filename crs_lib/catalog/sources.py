@@ -251,8 +251,8 @@ def check_phrases(source: str | Path, catalog: Catalog) -> None:
                     raise InputError(f"{where}: {error}") from error
                 reason = _unread(grounder, text, name, value)
                 if reason:
-                    said = f"{text!r} is not read as {name} {value!r}: {reason}"
-                    raise InputError(f"{where}: {said}; reword {phrase!r}, or drop the value from the items")
+                    fault = f"{text!r} is not read as {name} {value!r}: {reason}"
+                    raise InputError(f"{where}: {fault}; reword {phrase!r}, or drop the value from the items")
 
 
 def _unread(grounder: Grounder, text: str, name: str, value: str) -> str:

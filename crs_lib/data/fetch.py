@@ -242,13 +242,13 @@ def _unpacked(dataset: Dataset, aside: Path, timeout: float) -> Iterator[_Arriva
             wanted.append(other)
     try:
         with zipfile.ZipFile(zipped) as archive:
-            for one in wanted:
+            for other in wanted:
                 files = {}
-                for name, member in _chosen(archive, one).items():
-                    files[name] = aside / f"{one.name}--{name}"
+                for name, member in _chosen(archive, other).items():
+                    files[name] = aside / f"{other.name}--{name}"
                     with archive.open(member) as source, files[name].open("wb") as out:
                         shutil.copyfileobj(source, out, _CHUNK)
-                yield _Arrival(one, files)
+                yield _Arrival(other, files)
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise RunError(f"the archive from {address} is damaged ({error}); {_AGAIN}") from error
 
@@ -315,13 +315,15 @@ def check(dataset: Dataset) -> list[FileCheck]:
     return _checked(dataset, "downloaded", paths.external(), expected, MISSING)
 
 
-def _checked(dataset: Dataset, place: str, root: Path, sums: dict[str, str], without: str) -> list[FileCheck]:
+def _checked(
+    dataset: Dataset, origin: str, root: Path, sums: dict[str, str], without: str
+) -> list[FileCheck]:
     checks = []
     for name, sha256 in sums.items():
         status = without
         if (root / name).is_file():
             status = OK if tables.sha256(root / name) == sha256 else DIFFERS
-        checks.append(FileCheck(dataset.name, place, name, status))
+        checks.append(FileCheck(dataset.name, origin, name, status))
     return checks
 
 

@@ -271,8 +271,8 @@ def _as_messages(record: object) -> object:
         return {**record, "turns": safety.loads(record["turns"], "turns")}
     answer = record.get("actual_output", record.get("actualOutput"))
     if isinstance(answer, str) and isinstance(record.get("input"), str):  # DeepEval, a single turn
-        asked = {"role": "user", "content": record["input"]}
-        return {**record, "messages": [asked, {"role": "assistant", "content": answer}]}
+        question = {"role": "user", "content": record["input"]}
+        return {**record, "messages": [question, {"role": "assistant", "content": answer}]}
     if _are_messages(record.get("messages")):
         return {**record, "messages": _plain_messages(record["messages"])}
     return record

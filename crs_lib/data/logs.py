@@ -45,10 +45,12 @@ class Quirk(NamedTuple):
         return self._replace(place=(*outer, *self.place))
 
 
-def quirks_table(quirks: Iterable[Quirk], place: Sequence[str]) -> pd.DataFrame:
-    """One row a quirk, in the order given: a column for each part of its place, ``quirk``, ``detail``."""
+def quirks_table(quirks: Iterable[Quirk], parts: Sequence[str]) -> pd.DataFrame:
+    """One row a quirk, in the order given: a column for each of the ``parts`` of its place, then ``quirk`` and
+    ``detail``.
+    """
     rows = [(*quirk.place, quirk.kind, quirk.detail) for quirk in quirks]
-    return pd.DataFrame(rows, columns=[*place, "quirk", "detail"], dtype=object)
+    return pd.DataFrame(rows, columns=[*parts, "quirk", "detail"], dtype=object)
 
 
 def quirk_counts(
@@ -150,9 +152,15 @@ def _dialogues(path: str | Path, broken: ToBroken | None, system: str) -> Iterat
             except InputError as error:
                 if broken is None:
                     raise
-                name = record.get("model_name") if isinstance(record, Mapping) else ""
                 reason = str(error).removeprefix(where).lstrip(":, ")
-                broken(Broken(where, name if isinstance(name, str) else "", reason))
+                broken(Broken(where, _model_of(record), reason))
+
+
+def _model_of(record: object) -> str:
+    """The system that a record names; empty where it names none."""
+    if isinstance(record, Mapping) and isinstance(record.get("model_name"), str):
+        return str(record["model_name"])
+    return ""
 
 
 class _FileReader:
@@ -396,12 +404,11 @@ def _logs(dialogue: Dialogue) -> Iterator[Quirk]:
         some_have_it = False
         for position, turn in _places(dialogue):
             if turn.speaker == speaker:
+                state = "empty" if key in turn.meta else "absent"
                 if turn.meta.get(key):
                     some_have_it = True
                 else:
-                    lacking.append(
-                        Quirk(f"missing {key}", position, "empty" if key in turn.meta else "absent")
-                    )
+                    lacking.append(Quirk(f"missing {key}", position, state))
         if some_have_it:
             yield from lacking
     for position, turn in _places(dialogue):
