@@ -46,8 +46,8 @@ class Quirk(NamedTuple):
 
 
 def quirks_table(quirks: Iterable[Quirk], parts: Sequence[str]) -> pd.DataFrame:
-    """One row a quirk, in the order given: a column for each of the ``parts`` of its place, then ``quirk`` and
-    ``detail``.
+    """One row a quirk, in the order given: a column for each of the ``parts`` of its place, then ``quirk``
+    and ``detail``.
     """
     rows = [(*quirk.place, quirk.kind, quirk.detail) for quirk in quirks]
     return pd.DataFrame(rows, columns=[*parts, "quirk", "detail"], dtype=object)
