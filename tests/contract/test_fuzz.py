@@ -13,75 +13,13 @@ import pytest
 from crs_lib.core import paths
 from crs_lib.llm import LLMError
 from tests.contract.test_readers import CASES, SEED
+from tests.helpers import table
 from tests.helpers.raw_server import RawServer, http_answer
 from tests.unit.llm.test_servers import GOOD, KEY, TIMEOUT, asked, calling
 
-STATUS = (
-    "HTTP/1.1 200 OK",
-    "HTTP/1.1 429 Busy",
-    "HTTP/1.1 503 Busy",
-    "HTTP/1.1 302 Found",
-    "HTTP/1.1 999 ?",
-    "HTTP/9.9 200 OK",
-    "200",
-    "",
-)
-HEADERS = (
-    "retry-after: {}",
-    "content-length: {}",
-    "transfer-encoding: {}",
-    "content-encoding: {}",
-    "connection: {}",
-    "location: http://127.0.0.1:1/{}",
-    "set-cookie: {}",
-    "content-type: {}",
-    "x\x00: {}",
-    ": {}",
-    "{}",
-)
-VALUES = (
-    "",
-    "0",
-    "-1",
-    "²",
-    "9" * 400,
-    "nan",
-    "chunked",
-    "gzip",
-    "close",
-    "utf-16",
-    KEY,
-    "x" * 100_000,
-    "a\r\n\r\nb",
-    "\x1b[2J",
-)
+DRAWN = table(__file__, "fuzz")
+VALUES = [*DRAWN["values"], "9" * 400, "x" * 100_000]
 BEFORE = ("", "HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" * 50, "\r\n")
-COMMANDS = (
-    "catalog export --out out.jsonl",
-    "data import log.jsonl",
-    "data get --list",
-    "show trace --run none",
-    "simulate -p run r -p systems random -p n_sessions 1 -p n_turns 2",
-    "validity annotate --run none",
-    "--version",
-)
-ENVIRONMENTS = (
-    {"LC_ALL": "C", "PYTHONUTF8": "0"},
-    {"LANG": "xx_YY.bogus"},
-    {"PYTHONIOENCODING": "ascii"},
-    {"COLUMNS": "1"},
-    {"HOME": "/nowhere"},
-    {"TZ": "No/Where"},
-    {"TERM": ""},
-    {"CRS_RESULTS": "/proc/none"},
-    {"CRS_RESULTS": "log.jsonl"},
-    {"CRS_DATA": "~nobody-here/x"},
-    {"CRS_MIRROR": "none"},
-    {"OMP_NUM_THREADS": "many"},
-    {"PYTHONOPTIMIZE": "2"},
-    {"CRS_MOST_WORKERS": "x"},
-    {"TMPDIR": "/nowhere"},
-)
 FILES = resource.RLIMIT_NOFILE
 SIZE = resource.RLIMIT_FSIZE
 LIMITS = ((FILES, 12), (FILES, 40), (SIZE, 4096), (resource.RLIMIT_CORE, 0))
@@ -89,13 +27,17 @@ LIMITS = ((FILES, 12), (FILES, 40), (SIZE, 4096), (resource.RLIMIT_CORE, 0))
 
 def answer(draw, kind):
     """An answer of a server, wrong in one to four ways."""
-    head = [draw.choice(STATUS)]
-    head += [draw.choice(HEADERS).format(draw.choice(VALUES)) for _ in range(draw.randint(0, 3))]
+    if kind != "http" and draw.random() < 0.1:
+        return calling(kind)
+    lines = [draw.choice(DRAWN["status"])]
+    for _ in range(draw.randint(0, 3)):
+        value = draw.choice(VALUES).replace("KEY", KEY)
+        lines.append(draw.choice(DRAWN["headers"]).format(value))
+    head = draw.choice(BEFORE) + "\r\n".join([*lines, "", ""])
     whole = http_answer(GOOD[kind]).split(b"\r\n\r\n")[1]
     body = draw.choice([whole, b"", b"{", b"5\r\n{}\r\n", os.urandom(50)])
-    built = (draw.choice(BEFORE) + "\r\n".join([*head, "", ""])).encode() + body
-    built = calling(kind) if kind != "http" and draw.random() < 0.1 else built
-    return built[: draw.randrange(len(built) + 1)] if draw.random() < 0.2 else built
+    sent = head.encode() + body
+    return sent[: draw.randrange(len(sent) + 1)] if draw.random() < 0.2 else sent
 
 
 @pytest.mark.slow
@@ -121,11 +63,11 @@ def test_a_command_in_any_environment_ends_with_a_sentence(tmp_path):
     for number in range(max(3, CASES // 40)):
         draw = random.Random(f"{SEED} environment {number}")
         text = f"CRS_FUZZ_SEED={SEED}, case {number}"
-        odd = draw.choice(ENVIRONMENTS) | draw.choice(ENVIRONMENTS)
+        odd = draw.choice(DRAWN["environments"]) | draw.choice(DRAWN["environments"])
         limit = draw.choice(LIMITS)
         closed = draw.choice(["", "<&-", ">&-", ">/dev/full"])
         env = {**os.environ, "PYTHONPATH": str(paths.ROOT), "CRS_RESULTS": str(tmp_path / "results"), **odd}
-        command = draw.choice(COMMANDS)
+        command = draw.choice(DRAWN["commands"])
         line = f'exec "{sys.executable}" -m crs_lib {command} {closed}'
         bound = lambda limit=limit: resource.setrlimit(limit[0], (limit[1], limit[1]))  # noqa: E731
         done = subprocess.run(

@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
@@ -17,6 +16,7 @@ from crs_lib.llm.base import DEFAULTS, REMEDIES
 from crs_lib.llm.calls import TEXT_LIMIT
 from crs_lib.llm.estimate import Cost, Work, costs, estimate, under_way
 from crs_lib.llm.preflight import Need, preflight
+from tests.helpers import table
 from tests.helpers.ollama_server import DIGEST, OllamaServer
 
 ROW = {"role": "crs", "model": "m", "cache_hit": False, "error": None, "tokens_in": 400, "tokens_out": 50}
@@ -48,9 +48,9 @@ def test_the_last_row_holds_the_sum_of_all():
 
 
 def test_what_a_model_takes_is_null_where_no_log_tells():
-    table = estimate([Work("crs", "m", 10), Work("user", "u", 5)], {("crs", "m"): Cost(1, 1, 1)})
-    assert table["calls"].tolist() == [10, 5, 15]
-    assert table["hours"].isna().tolist() == [False, True, True]
+    shown = estimate([Work("crs", "m", 10), Work("user", "u", 5)], {("crs", "m"): Cost(1, 1, 1)})
+    assert shown["calls"].tolist() == [10, 5, 15]
+    assert shown["hours"].isna().tolist() == [False, True, True]
 
 
 def test_how_many_calls_were_under_way():
@@ -81,70 +81,73 @@ def test_costs_come_from_calls_that_were_made():
     assert costs(rows) == {("crs", "m"): Cost(500.0, 60.0, 3.0, 315 / 313)}
 
 
-def test_an_agents_calls_are_taken_from_the_log_and_costs_are_those_of_a_mode():
-    rows = [
-        {
-            **ROW,
-            "model": "m",
-            "system": system,
-            "session": 0,
-            "turn": turn,
-            "step": step,
-            "tokens_in": tokens,
-            "seconds_all": 1.0,
-            "began": 0.0,
-        }
-        for system, turn, step, tokens in [
-            ("agent:m", 1, 0, 100),
-            ("agent:m", 1, 1, 300),
-            ("agent:m", 2, 0, 200),
-            ("closed:m", 1, 0, 900),
-        ]
-    ]
-    prices = costs(rows)
-    assert prices["crs", "agent:m"].a_turn == 1.5
-    assert prices["crs", "agent:m"].tokens_in == 200
-    assert prices["crs", "closed:m"].a_turn == 1
-    assert prices["crs", "closed:m"].tokens_in == 900
-    table = estimate([Work("crs", "agent:m", 600, turns=100), Work("crs", "free:m", 100)], prices)
-    assert list(table["calls"]) == [150, 100, 250]  # of at most 600
-    assert table["tokens_in"][0] == 150 * 200 / 1e6
-    assert math.isnan(table["hours"][1])
-    assert list(estimate([Work("crs", "agent:m", 600, turns=100)], {})["calls"]) == [600, 600]
+def of_agent(system, turn, step, tokens):
+    """The logged call of an agent."""
+    row = {**ROW, "system": system, "session": 0, "turn": turn, "step": step, "tokens_in": tokens}
+    return {**row, "seconds_all": 1.0, "began": 0.0}
 
 
-def test_all_is_well():
-    with OllamaServer(["gemma:2b", "qwen"], context=4096) as server:
-        host: dict[str, Any] = {"settings": {"host": server.url}}
-        result = preflight(
-            [
-                Need("crs", "ollama:gemma:2b", {"num_ctx": 4096}, prompt=1000, **host),
-                Need("judge", "openai:qwen", {"num_ctx": 2048}, **host),
-                Need("user", "template"),
-            ]
-        )
-        limits = [LLM(spec, host=server.url).backend.context_limit() for spec in list(result)[:2]]
-    assert result == {"ollama:gemma:2b": DIGEST, "openai:qwen": "model:qwen", "template": "template-1"}
-    assert limits == [4096, 4096]
-    assert LLM("template").backend.context_limit() is None
+@pytest.fixture
+def agents():
+    """The costs of an agent with two turns, and of a closed system with one."""
+    first = [of_agent("agent:m", 1, 0, 100), of_agent("agent:m", 1, 1, 300), of_agent("agent:m", 2, 0, 200)]
+    return costs([*first, of_agent("closed:m", 1, 0, 900)])
+
+
+def test_costs_are_those_of_a_mode(agents):
+    assert agents["crs", "agent:m"].a_turn == 1.5
+    assert agents["crs", "agent:m"].tokens_in == 200
+    assert agents["crs", "closed:m"].a_turn == 1
+    assert agents["crs", "closed:m"].tokens_in == 900
+
+
+def test_an_agents_calls_are_taken_from_the_log(agents):
+    work = Work("crs", "agent:m", 600, turns=100)
+    shown = estimate([work, Work("crs", "free:m", 100)], agents)
+    assert shown["calls"].tolist() == [150, 100, 250]  # of at most 600
+    assert shown["tokens_in"][0] == 150 * 200 / 1e6
+    assert math.isnan(shown["hours"][1])
+    assert estimate([work], {})["calls"].tolist() == [600, 600]
+
+
+@pytest.fixture
+def server():
+    with OllamaServer(["gemma:2b", "qwen"], context=4096) as running:
+        yield running
+
+
+def test_all_is_well(server):
+    host = {"host": server.url}
+    crs = Need("crs", "ollama:gemma:2b", {"num_ctx": 4096}, prompt=1000, settings=host)
+    judge = Need("judge", "openai:qwen", {"num_ctx": 2048}, settings=host)
+    digests = preflight([crs, judge, Need("user", "template")])
+    assert digests == {"ollama:gemma:2b": DIGEST, "openai:qwen": "model:qwen", "template": "template-1"}
     assert server.chats == 0
 
 
-def test_all_that_is_missing_is_said_at_once():
-    with OllamaServer(["gemma:2b"], context=4096) as server, OllamaServer(version="0.3.14") as old:
-        host: dict[str, Any] = {"settings": {"host": server.url}}
-        with pytest.raises(RunError) as caught:
-            preflight(
-                [
-                    Need("crs", "ollama:gemma:7b", **host),
-                    Need("crs", "ollama:gemma:2b", {"num_ctx": 8192}, **host),
-                    Need("judge", "ollama:gemma:2b", {"num_ctx": 4096, "num_predict": 96}, 5000, **host),
-                    Need("topics", "ollama:tiny", settings={"host": old.url}),
-                    Need("user", "openai:vicuna", **host),
-                    Need("user", "ollama:tiny", settings={"host": "127.0.0.1:1"}),
-                    Need("user", "olama:tiny"),
-                ]
-            )
+@pytest.mark.parametrize("spec", ["ollama:gemma:2b", "openai:qwen"])
+def test_a_server_says_the_context_of_a_model(spec, server):
+    assert LLM(spec, host=server.url).backend.context_limit() == 4096
+
+
+def test_a_template_has_no_context():
+    assert LLM("template").backend.context_limit() is None
+
+
+def test_all_that_is_missing_is_said_at_once(server):
+    host = {"host": server.url}
+    with OllamaServer(version="0.3.14") as old, pytest.raises(RunError) as caught:
+        preflight(
+            [
+                Need("crs", "ollama:gemma:7b", settings=host),
+                Need("crs", "ollama:gemma:2b", {"num_ctx": 8192}, settings=host),
+                Need("judge", "ollama:gemma:2b", {"num_ctx": 4096, "num_predict": 96}, 5000, settings=host),
+                Need("topics", "ollama:tiny", settings={"host": old.url}),
+                Need("user", "openai:vicuna", settings=host),
+                Need("user", "ollama:tiny", settings={"host": "127.0.0.1:1"}),
+                Need("user", "olama:tiny"),
+            ]
+        )
     sentence = str(caught.value)
     assert "7 things are missing" in sentence
     assert "did you mean 'gemma:2b'" in sentence
@@ -153,46 +156,21 @@ def test_all_that_is_missing_is_said_at_once():
     assert "set num_ctx to 5096 or more" in sentence  # 5000 of prompt + 96 of answer
     assert "is 0.3.14" in sentence
     assert "update it to 0.5.0" in sentence
-    assert "serves gemma:2b, not vicuna" in sentence
+    assert "serves gemma:2b, qwen, not vicuna" in sentence
     assert "127.0.0.1:1" in sentence
     assert "did you mean 'ollama'" in sentence
     assert len(sentence.splitlines()) == 8
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ("gpu1", ("http://gpu1:11434",)),
-        ("gpu1:8080, https://gpu2 ,", ("http://gpu1:8080", "https://gpu2")),
-        ("0.0.0.0", ("http://127.0.0.1:11434",)),
-        (":5000", ("http://127.0.0.1:5000",)),
-        ("[::1]:5000", ("http://[::1]:5000",)),
-        ("::1", ("http://[::1]:11434",)),
-        ("http://gpu1:80/api/", ("http://gpu1:80/api",)),
-    ],
-)
-def test_addresses_are_read_as_people_write_them(values, expected):
-    assert http.parse(values, port=11434, variable="OLLAMA_HOST") == expected
+@pytest.mark.parametrize(("hosts", "addresses"), table(__file__, "addresses"))
+def test_addresses_are_read_as_people_write_them(hosts, addresses):
+    assert http.parse(hosts, port=11434, variable="OLLAMA_HOST") == tuple(addresses)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        "",
-        " , ",
-        "ftp://gpu1",
-        "gpu1:port",
-        "a,a",
-        "a b",
-        "http://me:s3cret@gpu1",
-        "http://gpu1/?key=s3cret",
-        "gpu1#s3cret",
-        "http://gpu1:8000/v1;s3cret",
-    ],
-)
-def test_addresses_that_cannot_be_used_are_refused(values):
+@pytest.mark.parametrize(("hosts",), table(__file__, "bad_addresses"))
+def test_addresses_that_cannot_be_used_are_refused(hosts):
     with pytest.raises(InputError) as caught:
-        http.parse(values, port=11434, variable="OLLAMA_HOST")
+        http.parse(hosts, port=11434, variable="OLLAMA_HOST")
     assert "s3cret" not in str(caught.value)
 
 
@@ -206,28 +184,40 @@ def test_a_list_of_servers_in_the_environment_reaches_all_of_them():
     assert (done.stdout.strip(), done.returncode) == ("1", 0), done.stderr
 
 
+def rows_of_table(section):
+    """The cells of a Markdown table below its head."""
+    rows = []
+    for line in section.splitlines():
+        if line.startswith("|"):
+            rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    return rows[2:]
+
+
 def test_the_table_of_errors_is_that_of_the_code():
     section = TEXT.split("## What is tried again")[1].split("\n## ")[0]
-    lines = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
-    rows = [[cell.strip() for cell in line] for line in lines]
-    text = {row[0]: row[2] for row in rows[2:]}
-    assert list(text.items()) == list(REMEDIES.items())[: len(text)]
-    assert list(REMEDIES)[len(text) :] == ["wrong answer", "crashed", "too slow", "not started"]
+    remedies = [(row[0], row[2]) for row in rows_of_table(section)]
+    assert remedies == list(REMEDIES.items())[: len(remedies)]
+    assert list(REMEDIES)[len(remedies) :] == ["wrong answer", "crashed", "too slow", "not started"]
 
 
-def test_backends_and_numbers_are_those_of_the_code():
-    specs = {
-        spec.split(":")[0]
-        for spec in re.findall(r"^\| `([^`]+)`", TEXT.split("## What each role does")[0], re.M)
-    }
-    assert specs == {*BACKENDS.names()} - {"scripted"}  # that of the tests
-    policy = Retry()
-    words = " ".join(TEXT.split())
-    for sentence in (
-        f"up to {policy.waits} more times, after pauses of {policy.first} s that double up to {policy.longest:g} s",
-        f"at once, up to {policy.seeds} more times",
+def test_the_backends_are_those_of_the_code():
+    specs = re.findall(r"^\| `([^`:]+)", TEXT.split("## What each role does")[0], re.MULTILINE)
+    assert {*specs, "scripted"} == set(BACKENDS.names())  # scripted is that of the tests
+
+
+POLICY = Retry()
+PAUSES = f"after pauses of {POLICY.first} s that double up to {POLICY.longest:g} s"
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        f"up to {POLICY.waits} more times, {PAUSES}",
+        f"at once, up to {POLICY.seeds} more times",
         f"`num_ctx` is {DEFAULTS['num_ctx']} unless",
         f"bounded at {TEXT_LIMIT:,} characters",
         f"shortened at {TURN_LIMITS[0]:,} characters",
-    ):
-        assert sentence in words
+    ],
+)
+def test_numbers_of_the_page_are_those_of_the_code(sentence):
+    assert sentence in " ".join(TEXT.split())
