@@ -2,17 +2,18 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from crs_lib.core import paths
 from tests.helpers.jobs import wait_until
 from tests.helpers.raw_server import RawServer, http_answer
+from tests.helpers.sample import scored
 
 pytestmark = pytest.mark.subprocess
 WITHIN = 5.0  # seconds from the last line of a command to its end
@@ -95,29 +96,114 @@ def test_a_command_ends_whatever_its_server_does_with_the_connections(command, h
     assert list(tmp_path.glob("crs-threads-*.txt")) == []
 
 
-# Stages at work when Ctrl-C arrives: the command, and what says that the work has begun.
-STAGES = {
-    "waits for a server": ("simulate", "silent"),
-    "draws sessions": ("many", "open"),
+GENRES = ("Drama", "Comedy", "Horror")
+BUSY = 2.0  # seconds of processor time after the start of a command in which its input is not yet read
+
+
+def large_catalogue(folder):
+    """A catalogue whose reading takes far longer than BUSY seconds."""
+    path = folder / "films.csv"
+    plot = "words " * 30
+    with path.open("w", encoding="utf-8") as file:
+        file.write("title,year,genre,plot\n")
+        for number in range(200_000):
+            genre = GENRES[number % 3]
+            file.write(f"Film {number},{1930 + number % 90},{genre},{plot}\n")
+    return path
+
+
+def catalogue_of_one_piece(folder):
+    """A catalogue of one JSON value, which the parser reads in one call."""
+    path = folder / "films.json"
+    films = {}
+    for number in range(100_000):
+        films[f"Film {number}"] = {"genre": ["Drama"], "plot": "w " * 200}
+    path.write_text(json.dumps(films), encoding="utf-8")
+    return path
+
+
+def large_log(folder):
+    """A log of many short conversations."""
+    path = folder / "log.jsonl"
+    messages = [
+        {"role": "user", "content": "A drama, please."},
+        {"role": "assistant", "content": "See Alma."},
+    ]
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(200_000):
+            file.write(json.dumps({"id": f"s{number}", "model": "ours", "messages": messages}) + "\n")
+    return path
+
+
+def log_of_long_replies(folder):
+    """A log of replies that name 100,000 films each, which are looked for in the catalogue."""
+    path = folder / "log.jsonl"
+    reply = "Watch Metropolis (1927), not The Long Night. " * 40_000
+    messages = [{"role": "user", "content": "A drama, please."}, {"role": "assistant", "content": reply}]
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(30):
+            file.write(json.dumps({"id": f"s{number}", "model": "ours", "messages": messages}) + "\n")
+    return path
+
+
+# Stages at work when Ctrl-C arrives: the command, and what makes the input that it reads.
+READING = {
+    "parses a catalogue": (["catalog", "show", "--catalog"], large_catalogue),
+    "parses JSON in one piece": (["catalog", "show", "--catalog"], catalogue_of_one_piece),
+    "parses a log": (["data", "import"], large_log),
+    "matches titles": (["data", "import", "--run", "x"], log_of_long_replies),
 }
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_stage_ends_within_two_seconds_of_an_interrupt(stage, tmp_path):
-    command, how = STAGES[stage]
-    answer, drip = HELD[how]
-    with RawServer(answer, drip=drip) as server:
-        words = words_of("simulate", server.url)
-        if command == "many":
-            words = ["simulate", "-p", "run", "x", "-p", "systems", "tracker", "-p", "n_sessions", "3000"]
-        process = start(["-m", "crs_lib", *words], tmp_path)
-        ledger = tmp_path / "movies" / "x" / "ledger.sqlite"
-        wait_until(lambda: ledger.exists() and (server.connections or command == "many"))
-        time.sleep(0.5)
-        began = time.monotonic()
-        process.send_signal(signal.SIGINT)
-        output = process.communicate(timeout=60)[0]
-    assert time.monotonic() - began < in_time(2.0)
+def interrupted(process):
+    """The seconds that a process takes to end after an interrupt; it says that it was stopped."""
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    output = process.communicate(timeout=60)[0]
+    seconds = time.monotonic() - began
     assert process.returncode == 130, output
-    assert re.search("stopped; what was finished is stored", output)
+    assert "stopped; what was finished is stored" in output
+    assert "Traceback" not in output
+    return seconds
+
+
+def is_busy(process, seconds):
+    """Whether a process has used the processor for so long; it must not have ended before."""
+    assert process.poll() is None, process.communicate()[0]
+    return sum(psutil.Process(process.pid).cpu_times()[:2]) > seconds
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("stage", READING)
+def test_a_stage_that_reads_ends_within_two_seconds_of_an_interrupt(stage, tmp_path):
+    words, make = READING[stage]
+    process = start(["-m", "crs_lib", *words, str(make(tmp_path))], tmp_path)
+    wait_until(lambda: is_busy(process, BUSY))
+    assert interrupted(process) < in_time(2.0)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("command", ["simulate", "chat"])
+def test_a_command_that_waits_for_a_server_ends_within_two_seconds_of_an_interrupt(command, tmp_path):
+    answer, drip = HELD["silent"]
+    with RawServer(answer, drip=drip) as server:
+        process = start(["-m", "crs_lib", *words_of(command, server.url)], tmp_path)
+        wait_until(lambda: server.connections)
+        assert interrupted(process) < in_time(2.0)
+
+
+@pytest.mark.full
+def test_a_command_that_draws_ends_within_two_seconds_of_an_interrupt(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    scored("x", systems=["tracker", "random"], n_sessions=30, n_turns=8)
+    process = start(["-m", "crs_lib", "show", "figures", "--run", "x"], tmp_path)
+    wait_until(lambda: is_busy(process, 2 * BUSY))
+    assert interrupted(process) < in_time(2.0)
+
+
+@pytest.mark.full
+def test_a_command_that_makes_sessions_ends_within_two_seconds_of_an_interrupt(tmp_path):
+    words = ["simulate", "-p", "run", "x", "-p", "systems", "tracker", "-p", "n_sessions", "3000"]
+    process = start(["-m", "crs_lib", *words], tmp_path)
+    wait_until((tmp_path / "movies" / "x" / "ledger.sqlite").exists)
+    assert interrupted(process) < in_time(2.0)
