@@ -61,13 +61,15 @@ class Start(NamedTuple):
 
     Calls are cached and logged in ``folder``; without one, where other runs of this machine find them (by
     ``run``). At the nth of ``starts`` n times as many seeds are tried for a usable reply. ``weights`` are the
-    digests, by spec, that the run began with.
+    digests, by spec, that the run began with. ``answers`` is the ledger that keeps the answers of programs;
+    empty on the machines of a cluster, which do not see it.
     """
 
     folder: str = ""
     run: str = ""
     starts: int = 1
     weights: Mapping[str, str] = {}
+    answers: str = ""
 
     @property
     def place(self) -> Path:
@@ -162,8 +164,10 @@ def job(
     failures of a system in a row end the job, where more than ``most_failed`` failed; at the end more than
     those are a RunError with ``hint``.
     """
-    start = Start(str(stage.folder), stage.run, 1 + ledger.tries(), weights_in(stage.inputs))
-    far = start._replace(folder="") if scheduler else start
+    start = Start(
+        str(stage.folder), stage.run, 1 + ledger.tries(), weights_in(stage.inputs), str(ledger.path)
+    )
+    far = _as_workers_see_it(start, scheduler)
     shared = _SharedMaker(partial(make, *arguments, start))
     keys = [key for part in parts for key in part.keys]
     done = len(ledger.finished().intersection(keys))
@@ -207,6 +211,15 @@ def job(
                 )
             _check_weights(start, part, llm)
     check_failures(ledger, keys, most_failed, hint)
+
+
+def _as_workers_see_it(start: Start, scheduler: str) -> Start:
+    """A start for workers: those of a cluster have a call log of their own, and the ledger on this machine."""
+    if not scheduler:
+        return start
+    if scheduler == dask.LOCAL:
+        return start._replace(folder="")
+    return start._replace(folder="", answers="")
 
 
 def _label(keys: Iterable[Key]) -> str:

@@ -350,7 +350,12 @@ class Maker:
             from crs_lib.systems import programs  # slow: it loads an HTTP client
 
             self.programs = programs.Programs(
-                start.place, settings, loaded, config.catalog_name, fresh_server=settings.fresh_server
+                start.place,
+                settings,
+                loaded,
+                config.catalog_name,
+                fresh_server=settings.fresh_server,
+                ledger=start.answers,
             )
         self._shared = [shared for shared in (self.llms, self.programs) if shared is not None]
         self.world = World(loaded, Grounder(loaded), self.llms, settings, self.programs)

@@ -30,7 +30,6 @@ from crs_lib.systems.replies import SaidReply
 from crs_lib.systems.servers import CHANNELS, HttpServer, LaneServer
 from crs_lib.systems.settings import ModelSettings
 
-_LEDGER = "ledger.sqlite"  # of the run, which holds the answers, too
 _STARTING = 60.0  # seconds that a server may take to listen
 
 
@@ -117,6 +116,8 @@ class Programs(AbstractContextManager["Programs", None]):
         How often a call is tried again.
     fresh_server
         A command that starts a server anew for each lane, if any.
+    ledger
+        The file of a run's ledger, which keeps the answers, too; "" for none.
     """
 
     def __init__(
@@ -127,12 +128,12 @@ class Programs(AbstractContextManager["Programs", None]):
         name: str = "sample",
         retry: Retry | None = None,
         fresh_server: str = "",
+        ledger: str = "",
     ) -> None:
         self.catalog = catalog
         self.name = name
         self.recorder = calls.Recorder(folder / LOG) if folder else None
-        ledger = folder / _LEDGER if folder else None
-        self._answers = Answers(ledger) if ledger and ledger.exists() else None
+        self._answers = Answers(Path(ledger)) if ledger else None
         self._attempts: dict[tuple[str, str], int] = {}  # of conversations with systems that keep state
         self._llm = llm or LLMSettings()
         self._fresh_server = fresh_server

@@ -129,6 +129,20 @@ def test_the_settings_say_what_keeps_a_memory(results):
     assert sorted(sessions.values()) == [1, 3]
 
 
+@pytest.mark.full
+@pytest.mark.subprocess
+@pytest.mark.parametrize(("kind", "again"), [("http", 1), ("a2a", 2)])
+def test_a_cluster_on_this_machine_keeps_answers_as_a_run_without_one_does(kind, again, results):
+    pytest.importorskip("distributed", reason="needs the extra dist")
+    with Counting(0.0, fails=1) as server:
+        settings = batch(spec_of(kind, server), scheduler="local", workers=1)
+        with pytest.raises(RunError, match="1 of 1 sessions failed"):
+            simulate.simulate(settings, progress=False)
+        simulate.simulate(settings, progress=False)
+    assert max(server.asked.values()) == 1
+    assert runs.Run("movies", "r").entry("simulate")["counts"]["asked_again"] == again
+
+
 def compare(spec, results, seed):
     """A comparison with the spec as it is started from a shell."""
     words = [
