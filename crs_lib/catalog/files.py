@@ -334,6 +334,7 @@ def _records(path: Path, form: _Form, encoding: str, short: list[int]) -> Iterat
         if form.separator == "::":
             table: Iterator[list[str]] = (line.rstrip("\r\n").split("::") for line in lines)
         else:
+            csv.field_size_limit(safety.limit("line_characters"))  # a cell beyond its own limit costs its row
             table = csv.reader(_closed(lines, path, form), delimiter=form.separator, quoting=form.quoting)
         columns = _distinct(form.columns or _stripped(next(filter(None, _checked(table, path)), [])))
         size = len(columns)

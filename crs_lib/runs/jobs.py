@@ -214,7 +214,7 @@ def job(
 
 
 def _as_workers_see_it(start: Start, scheduler: str) -> Start:
-    """A start for workers: those of a cluster have a call log of their own, and the ledger on this machine."""
+    """A start for workers: those of a cluster have their own call log, those on this machine its ledger."""
     if not scheduler:
         return start
     if scheduler == dask.LOCAL:

@@ -7,6 +7,7 @@ import gzip
 import json
 import subprocess
 import sys
+import time
 import zipfile
 
 import openpyxl
@@ -15,11 +16,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from crs_lib import data
-from crs_lib.catalog import sources
+from crs_lib.catalog import sources, titles
 from crs_lib.core import safety
+from crs_lib.systems import contract
+from crs_lib.systems.programs import Programs
 from tests.helpers import refused
+from tests.helpers.raw_server import RawServer, http_answer
 
-SECONDS, MEGABYTES = 5, 300
+SECONDS = 5
+MEGABYTES = 300
+BLANKS = " " * 400_000
 READ = """
 import resource, sys, time
 from crs_lib.catalog import sources
@@ -113,6 +119,39 @@ def test_yaml_has_a_length(tmp_path, monkeypatch):
     refused(
         "fields.yaml: it has 500, the limit is 100 bytes of YAML.*CRS_MOST_YAML_BYTES", safety.read_yaml, path
     )
+
+
+@pytest.mark.parametrize("name", ["title", "genre", "language", "director", "year"])
+def test_blanks_in_a_cell_leave_its_row_out_with_the_reason(tmp_path, name):
+    cells = {"title": "Alma", "genre": "Drama", "language": "German", "director": "Nadja", "year": "1990"}
+    cells[name] = f"Ger{BLANKS}man"
+    path = tmp_path / "films.csv"
+    path.write_text(f"{','.join(cells)}\n{','.join(cells.values())}\nNadja,Drama,,,\n", encoding="utf-8")
+    began = time.process_time()
+    catalog = sources.load(path)
+    assert time.process_time() - began < SECONDS
+    assert [film.title for film in catalog.items] == ["Nadja"]
+    assert f"its '{name}' has 400,006 characters" in catalog.report.left_out[0].reason
+
+
+def test_blanks_in_a_recommended_title_find_the_film():
+    began = time.process_time()
+    films, unknown = titles.films_named(
+        sources.load(), [f"Metropolis{BLANKS}(1927)", f"Metropolis{BLANKS}of blanks"]
+    )
+    assert time.process_time() - began < SECONDS
+    assert len(films) == 1
+    assert unknown == ["Metropolis of blanks"]
+
+
+def test_blanks_within_a_line_of_a_reply_are_read_in_time():
+    text = f"1. Metropolis (1927){' ' * 900_000}- a film"
+    began = time.process_time()
+    with RawServer(http_answer({"response": text})) as server, Programs(None) as programs:
+        request = contract.request("1", 1, 3, "sample", [("USER", "A film, please.")])
+        answer = programs.ask(f"ievalm:{server.url}", request)
+    assert time.process_time() - began < SECONDS
+    assert answer.reply.startswith("1. Metropolis (1927)")
 
 
 def wide_csv(folder):
