@@ -97,7 +97,7 @@ class Source:
         """The fields of films that are asked for."""
         return {name: row for name, row in ALL_FIELDS.items() if name in FIELDS or name in self.optional}
 
-    def load(self) -> Catalog:
+    def load(self, spoken: bool = False) -> Catalog:
         """The catalogue; see :func:`load`."""
         path = self.file()
         rows = self.rows()
@@ -111,7 +111,10 @@ class Source:
         if declared:
             rows.update(declared.rows())
         layout = readers.Layout(path.name, rows, self.columns, declared, self.encoding)
-        return readers.read(path, layout)
+        catalog = readers.read(path, layout)
+        if spoken:
+            check_phrases(self, catalog)
+        return catalog
 
     def _declared(self, catalog: Path) -> Declared | None:
         """The fields that a YAML file declares; None for one that only lies beside the catalogue."""
@@ -181,7 +184,7 @@ def _path(text: str) -> Path:
 
 
 @safety.reader("a catalogue")
-def load(source: str | Path = SAMPLE) -> Catalog:
+def load(source: str | Path = SAMPLE, *, spoken: bool = False) -> Catalog:
     """Load a catalogue: ``sample`` (ours), ``thesis`` (where it is here), or a file.
 
     A JSON object maps titles to records (the OpenDialKG form; a title may come twice, for two films) or item
@@ -196,6 +199,9 @@ def load(source: str | Path = SAMPLE) -> Catalog:
         fields that films lack (``items.csv+books.yaml``; one of the catalogue's own name beside it needs no
         mention: docs/data.md); ``+plot`` asks for the films' ``plot_keywords``, or where no film has any, for
         words of their plots.
+    spoken : bool
+        Whether users will speak of the films, so that every declared phrase must be read back
+        (:func:`check_phrases`).
 
     Raises
     ------
@@ -207,7 +213,7 @@ def load(source: str | Path = SAMPLE) -> Catalog:
     >>> load("sample+plot").support("plot", "prison") > 3
     True
     """
-    return Source.parse(source).load()
+    return Source.parse(source).load(spoken)
 
 
 @safety.reader("a catalogue")
@@ -227,15 +233,14 @@ def parted(source: str | Path) -> tuple[str, dict[str, Field]]:
     return parsed.base, parsed.rows()
 
 
-def check_phrases(source: str | Path, catalog: Catalog) -> None:
+def check_phrases(source: Source, catalog: Catalog) -> None:
     """Voice twenty values of every declared field in each of its phrases, and read them back.
 
     InputError for a phrase whose value is not read: the file, the line, what was said, and the reason.
     """
-    parsed = Source.parse(source)
-    if catalog.declared is None or parsed.base == SAMPLE:
+    if catalog.declared is None:
         return
-    path = Path(parsed.declaration or Path(parsed.base).with_suffix(_YAML))
+    path = Path(source.declaration or Path(source.base).with_suffix(_YAML))
     grounder = Grounder(catalog)
     draw = rng.stream(0, "catalog", "phrases")
     for name, row in catalog.declared.rows().items():

@@ -1,8 +1,7 @@
 """The other arms of a run: replies to straight and fresh users, by the shift that they mirror."""
 
 import math
-from collections.abc import Iterable, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -36,10 +35,10 @@ def runs_of(run: str) -> dict[str, str]:
     return hashes
 
 
-def gains(run: str, scorer: Scorer) -> ArmGains:
-    """:func:`gains_of` the further arms of a run; empty where there is none."""
-    arms = [simulate.iter_dialogues(run, arm) for arm in runs_of(run)]
-    return gains_of(chain.from_iterable(arms), scorer)
+def dialogues_of(run: str) -> Iterator[Dialogue]:
+    """The dialogues of the further arms of a run, failed sessions among them."""
+    for arm in runs_of(run):
+        yield from simulate.iter_dialogues(run, arm)
 
 
 def gains_of(windows: Iterable[Dialogue], scorer: Scorer) -> ArmGains:

@@ -4,7 +4,7 @@ it writes carries its provenance as columns: two ways of counting cannot be conf
 
 import importlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, cast
@@ -13,8 +13,10 @@ from pydantic import AfterValidator
 
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
+from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, Registry, Settings
+from crs_lib.evaluate.arms import gains_of
 from crs_lib.evaluate.scorer import ArmGains, Scorer
 from crs_lib.metrics import base, conventions, extractors
 from crs_lib.metrics.conventions import Convention
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
 _PACKAGES = ("crs-lib", "numpy", "scipy", "scikit-learn")
 _GIVEN = ("extractor", "similarity", "topics")
 
-# What computes the tables of a convention: ``make(config, gains, model)`` gives a :class:`PreparedScorer`;
+# The dialogues of a run's other arms, or the gains that were computed of them before.
+OtherArms = Iterable[Dialogue] | ArmGains
+# What computes the tables of a convention: ``make(config, others, model)`` gives a :class:`PreparedScorer`;
 # the fact ``metrics`` is a function that names the session metrics that it gives, in order.
 SCORERS: Registry["PreparedScorer"] = Registry("scorer")
 # Spaces in which sentences are compared (fact ``vocabulary``: it takes a file of features), and extractors of
@@ -69,11 +73,14 @@ class Provenance(NamedTuple):
 
 
 class PreparedScorer(NamedTuple):
-    """A scorer, the provenance that its tables carry, and the session metrics that it gives, in order."""
+    """A scorer, the provenance that its tables carry, the session metrics that it gives, in order, and the
+    gains of other arms that it was made with.
+    """
 
     scorer: BatchScorer
     provenance: Provenance
     metrics: tuple[str, ...]
+    gains: ArmGains | None = None
 
 
 _CONVENTION = "convention of scoring, or one with other settings, such as default(gamma=0.5)"
@@ -153,14 +160,16 @@ class ScoringConfig(Choices):
         """Whether a dialogue's scores depend on the dialogues before it, so that one process scores all."""
         return bool(_fact(TOPICS, self.chosen.topics, "in_order"))
 
-    def make(self, gains: ArmGains | None = None) -> PreparedScorer:
-        """Load the catalogue and make the scorer; InputError for a missing part; ``gains`` of other arms."""
+    def make(self, others: OtherArms = ()) -> PreparedScorer:
+        """Load the catalogue and make the scorer; InputError for a missing part. Without ``others`` costs are
+        NaN.
+        """
         model = self._model()
-        scorer = SCORERS.get(self.chosen.scorer).make(self, gains or {}, model)
+        ready = SCORERS.get(self.chosen.scorer).make(self, others, model)
         if self.asking is None:
-            return scorer
-        guarded = self.asking.guarded(scorer.scorer, self.chosen.name, scorer.metrics, model)
-        return scorer._replace(scorer=guarded)
+            return ready
+        guarded = self.asking.guarded(ready.scorer, self.chosen.name, ready.metrics, model)
+        return ready._replace(scorer=guarded)
 
     def _model(self) -> "str | LLM":
         """The model of the extractors called llm, with cache and log where a folder is named."""
@@ -202,15 +211,17 @@ def _fact(registry: Registry[Any], name: str, fact: str) -> Any:
 
 
 @SCORERS.register("items", metrics=base.scored_names)
-def _items(config: ScoringConfig, gains: ArmGains, model: "str | LLM") -> PreparedScorer:
+def _items(config: ScoringConfig, others: OtherArms, model: "str | LLM") -> PreparedScorer:
     """All metrics of :mod:`crs_lib.metrics`, credit through recommended items."""
     catalog = sources.load(config.catalog)
     name = config.chosen.extractor
-    find, embedder = None, ""
+    scorer = Scorer(Grounder(catalog), config.chosen)
+    embedder = ""
     if name != extractors.WORDS:  # else the grounder finds them, with the titles
         extractor = EXTRACTORS.create(name, inputs=ExtractorInputs(catalog=catalog, llm=model))
-        find = partial(extractors.memoised, extractor)
+        scorer.find = partial(extractors.memoised, extractor)
         embedder = extractor.embedder
+    scorer.gains = others if isinstance(others, Mapping) else gains_of(others, scorer)
     inputs = {**config.inputs, "catalog": sources.content_hash(catalog)}
-    scorer = Scorer(Grounder(catalog), config.chosen, gains, find)
-    return PreparedScorer(scorer, config.origin(name, embedder, inputs), tuple(base.scored_names()))
+    provenance = config.origin(name, embedder, inputs)
+    return PreparedScorer(scorer, provenance, tuple(base.scored_names()), scorer.gains)

@@ -3,6 +3,7 @@ the scores of any number of conventions: those of ``default`` in its folder, tho
 ``scores/<convention>/``.
 """
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -75,7 +76,7 @@ class EvaluateConfig(Choices):
     def check(self) -> None:
         _check_weights("tas_weights", self.tas_weights, conventions.TasWeights._fields)
         _check_weights("cas_weights", self.cas_weights, conventions.CasWeights._fields)
-        self.scoring("")
+        self.scoring(Path(), "", Path())
 
     @property
     def knobs(self) -> dict[str, Any]:
@@ -83,15 +84,17 @@ class EvaluateConfig(Choices):
         limits = {name: getattr(self, name) for name in _LIMITS if getattr(self, name)}
         return {**self.tas_weights, **self.cas_weights, **limits, **super().knobs}
 
-    def scoring(self, catalog: str, dialogues: str = "", calls: str = "") -> ScoringConfig:
-        """The way of scoring that the settings name, for a catalogue and the hash of the dialogues."""
+    def scoring(self, catalog: Path, dialogues: str, folder: Path) -> ScoringConfig:
+        """The way of scoring that the settings name, for a catalogue and the hash of the dialogues. The calls
+        of a model that is asked are kept in the folder.
+        """
         return ScoringConfig(
-            catalog=catalog,
+            catalog=str(catalog),
             convention=self.chosen.name,
             vocabulary=self.vocabulary,
             topic_model=self.topic_model,
             llm=self.extractor_llm,
-            calls=calls,
+            calls=str(folder) if self.extractor_llm else "",
             inputs={"dialogues": dialogues},
         )
 
@@ -144,41 +147,32 @@ def evaluate(config: EvaluateConfig) -> Path:
     RunError
         If the run has no finished dialogues, or judges read older ones.
     """
-    run, convention = config.run, config.chosen
-    inputs = _inputs(run)
-    out = folder_of(run, convention.name)
-    calls = str(out) if config.extractor_llm else ""
-    scoring = config.scoring(str(_films(run, convention)), inputs["dialogues"], calls)
-    gains: ArmGains = {}
-    if convention.scorer == "items":
-        gains = arms.gains(run, Scorer(Grounder(catalog_of(run)), convention))
-    ready = scoring.make(gains)
-    settings = {**convention.parameters(), **ready.provenance._asdict()}
-    stage_name = _stage_of(convention.name)
-    with runs.stage(simulate.STUDY, run, stage_name, settings, inputs, fixed=False) as stage:
+    name = config.chosen.name
+    run = runs.Run(simulate.STUDY, config.run)
+    inputs = _inputs(config.run)
+    out = folder_of(config.run, name)
+    scoring = config.scoring(_films(config.run, config.chosen), inputs["dialogues"], out)
+    ready = scoring.make(arms.dialogues_of(config.run))
+    settings = {**config.chosen.parameters(), **ready.provenance._asdict()}
+    opened = runs.stage(simulate.STUDY, config.run, _stage_of(name), settings, inputs, fixed=False)
+    with opened as stage, _calls_of(ready, out):
+        dialogues = simulate.iter_dialogues(config.run)
+        scored = score_tables.stream(dialogues, ready.scorer, scoring, config.workers, ready.gains)
+        failed = _failed(config.run, name, ready)
+        judgements = judging.scores_of(config.run) if run.entry("judge") else {}
+        means = None
+        if judgements:
+            scored = _judged(scored, judgements)
+            means = judging.headline(judging.score_table(config.run))
+        total = run.entry("simulate")["counts"].get("sessions", 0)
+        counted = progress.counted(scored, total, f"scores under {name}")
 
         def target(file: str) -> Path:
             return stage.path((out / file).relative_to(stage.folder).as_posix())
 
-        simulated = runs.Run(simulate.STUDY, run).entry("simulate")
-        is_judged = bool(runs.Run(simulate.STUDY, run).entry("judge"))
-        judgements = judging.scores_of(run) if is_judged else {}
-        try:
-            scored = score_tables.stream(
-                simulate.iter_dialogues(run), ready.scorer, scoring, config.workers, gains
-            )
-            failed = _failed(run, convention.name, ready)
-            means = None
-            if judgements:
-                scored = _judged(scored, judgements)
-                means = judging.headline(judging.score_table(run))
-            total = simulated["counts"].get("sessions", 0)
-            counted = progress.counted(scored, total, f"scores under {convention.name}")
-            with tables.together():
-                sessions, _ = _write(itertools.chain(counted, failed), target, ready, means)
-                _write_answered(sessions, failed, target, ready)
-        finally:
-            _end_calls(ready, out)
+        with tables.together():
+            sessions, _ = _write(itertools.chain(counted, failed), target, ready, means)
+            _write_answered(sessions, failed, target, ready)
         stage.counts["sessions"] = len(sessions)
         stage.counts["models"] = sessions["model"].nunique()
         if failed:
@@ -266,12 +260,10 @@ def score_logs(log: str | Path, config: ScoringConfig, out: Path, workers: int =
         weights = jobs.weights_as_inputs(jobs.checked([need]))
         config = config.changed(inputs={**config.inputs, **weights}, calls=str(out))
     ready = config.make()
-    try:
-        with tables.together():
-            scored = score_tables.stream(data.read(log), ready.scorer, config, workers)
-            return _write(scored, lambda name: out / name, ready)[1]
-    finally:
-        _end_calls(ready, out)
+    with _calls_of(ready, out), tables.together():
+        scored = score_tables.stream(data.read(log), ready.scorer, config, workers)
+        _, means = _write(scored, out.joinpath, ready)
+    return means
 
 
 def _write(
@@ -304,14 +296,20 @@ def _write_answered(
         tables.write_csv(target(ANSWERED), means)
 
 
-def _end_calls(ready: PreparedScorer, folder: Path) -> None:
-    """Close the connections to the extractors' model, where one is asked, and write down what was asked."""
-    close = getattr(ready.scorer, "close", None)
-    if close is not None:
-        from crs_lib.llm import calls  # no model is asked as a rule
+@contextlib.contextmanager
+def _calls_of(ready: PreparedScorer, folder: Path) -> Iterator[None]:
+    """At the end, close the connections to the extractors' model, where one is asked, and write down what
+    was asked.
+    """
+    try:
+        yield
+    finally:
+        close = getattr(ready.scorer, "close", None)
+        if close is not None:
+            from crs_lib.llm import calls  # no model is asked as a rule
 
-        close()
-        calls.export_all(folder)
+            close()
+            calls.export_all(folder)
 
 
 def _stage_of(convention: str) -> str:

@@ -64,7 +64,7 @@ def stream(
 
 
 def _scorer(config: ScoringConfig, gains: ArmGains | None) -> BatchScorer:
-    return config.make(gains).scorer
+    return config.make(gains or {}).scorer
 
 
 def _scored(scorer: BatchScorer, chunk: Sequence[Dialogue]) -> list[Scores]:

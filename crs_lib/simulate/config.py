@@ -186,6 +186,11 @@ class SimulateConfig(Settings):
         """The specs of the systems by name; a system without a name of its own is called as its spec."""
         return dict(map(named, self.systems))
 
+    @cached_property
+    def models(self) -> dict[str, str]:
+        """The spec of each system's model, by the system's name; empty for rules and programs."""
+        return {name: model_of(spec) for name, spec in self.specs.items()}
+
     def behaviour(self, session: int, arm: str) -> Behaviour:
         """How the user of a session behaves in an arm."""
         return Behaviour(
@@ -213,11 +218,7 @@ class SimulateConfig(Settings):
 
     def roles(self) -> list[Role]:
         """The language models of the batch with their roles; empty where rules do everything."""
-        roles = []
-        for spec in self.specs.values():
-            model = model_of(spec)
-            if model:
-                roles.append(Role("crs", model, spec))
+        roles = [Role("crs", model, self.specs[name]) for name, model in self.models.items() if model]
         if self.user_llm:
             roles.append(Role("user", self.user_llm))
         return roles
@@ -237,13 +238,17 @@ class SimulateConfig(Settings):
         return Path(self.catalog.partition(sources.PLUS)[0]).stem
 
     def parts(self) -> list[runs.Part]:
-        """The batch in the order of work, each part with the models that it waits for: systems in our own
-        processes scenario by scenario, planned once; the others one by one: no server swaps weights.
+        """The batch in the order of work, each part with the models, addresses or commands that it waits for:
+        systems in our own processes scenario by scenario, planned once; the others one by one, so that no
+        server swaps weights.
         """
         ruled: list[Key] = []
         parts = []
         for name, spec in self.specs.items():
-            waits_for = tuple(filter(None, (_waits_for(spec), self.user_llm)))
+            own = self.models[name]
+            if SYSTEMS.get(spec).facts.get("apart"):
+                own = own or spec
+            waits_for = tuple(filter(None, (own, self.user_llm)))
             if waits_for:
                 parts.append(runs.Part(self.keys_of(name), waits_for))
             else:
@@ -314,12 +319,6 @@ def _check_range(name: str, least: int, turns: Sequence[int]) -> None:
     if len(turns) != 2 or not least <= turns[0] <= turns[1]:
         form = f"two whole numbers, the least (from {least}) and the most, e.g. [{least + 2}, {least + 4}]"
         raise InputError(f"{name} is {list(turns)}; give {form}")
-
-
-def _waits_for(spec: str) -> str:
-    """The model, address or command that the sessions of a system wait for; empty where there is none."""
-    apart = bool(SYSTEMS.get(spec).facts.get("apart"))
-    return model_of(spec) or (spec if apart else "")
 
 
 def run_folder(run: str) -> Path:

@@ -150,7 +150,7 @@ def session(
         An utterance does not voice a planned constraint or shift.
     """
     talk = Talk.whole(plan or scenario(world, number, config))
-    dialogue, failure = Partner(world, spec, config, talk.plan).talk(talk)
+    dialogue, failure = Partner(world, spec, talk.plan, config.user_llm).talk(talk)
     if failure is not None:
         raise failure
     return dialogue
@@ -180,10 +180,10 @@ def arms_of(
         The scenario, if it was planned already.
     """
     plan = plan or scenario(world, number, config, arm)
-    return hold(world, spec, config, talks_of(world.catalog, plan, config.windows(plan.arm)))
+    return hold(world, spec, talks_of(world.catalog, plan, config.windows(plan.arm)), config.user_llm)
 
 
-def hold(world: World, spec: str, config: SimulateConfig, talks: Talks) -> dict[str, list[Dialogue]]:
+def hold(world: World, spec: str, talks: Talks, user_llm: str = "") -> dict[str, list[Dialogue]]:
     """The conversations of a scenario with a system, by arm. They are held in random order, each with a
     system made anew; a program has a process or object for each of as many lanes as there are arms, drawn
     by scenario, so that none serves two arms of one scenario. Systems are told the session's turn numbers,
@@ -194,7 +194,7 @@ def hold(world: World, spec: str, config: SimulateConfig, talks: Talks) -> dict[
     lanes = session.streams.at("lanes").permutation(len(talks)).tolist()
     queue = []
     for lane, several in zip(lanes, talks.values(), strict=True):
-        partner = Partner(replace(world, lane=lane), spec, config, session)
+        partner = Partner(replace(world, lane=lane), spec, session, user_llm)
         queue += [(partner, talk) for talk in several]
     queue.sort(key=lambda pair: session.streams.at("order of arms", pair[1].name).random())
     dialogues = {}
@@ -227,13 +227,14 @@ def _lines(by_arm: Mapping[str, Sequence[Dialogue]]) -> str:
 
 class Partner:
     """A system of a batch as the users of a scenario meet it: made anew for each conversation. ``session`` is
-    the plan of the whole session, whose films a system with a fixed list is given.
+    the plan of the whole session, whose films a system with a fixed list is given; ``user_llm`` is the model
+    that words the users, if one does.
     """
 
-    def __init__(self, world: World, spec: str, config: SimulateConfig, session: Scenario) -> None:
+    def __init__(self, world: World, spec: str, session: Scenario, user_llm: str = "") -> None:
         self.world = world
-        self.config = config
         self.session = session
+        self.user_llm = user_llm
         self.name, self.spec = systems.named(spec)
 
     def talk(self, talk: Talk, *, silent: bool = False) -> tuple[Dialogue, LLMError | None]:
@@ -241,8 +242,9 @@ class Partner:
         are empty, and the log says so as ``failed``; with ``silent`` all are.
         """
         catalog = self.world.catalog
-        user = User(catalog, talk.plan, self._realiser())
         system = None if silent else self._system(talk)
+        realise = self._realiser()
+        user = User(catalog, talk.plan, realise)
         failure = None
         failed_at = 1 if silent else 0
         turns = []
@@ -270,7 +272,7 @@ class Partner:
 
     def _dialogue(self, talk: Talk, turns: Sequence[Turn]) -> Dialogue:
         plan = talk.plan
-        extra: dict[str, Any] = {"seed": self.config.seed, "arm": plan.arm}
+        extra: dict[str, Any] = {"seed": plan.streams.seed, "arm": plan.arm}
         if plan.voice != voices.FIRST:
             extra["voice"] = plan.voice
         events = [event.to_json() for event in plan.events]
@@ -280,16 +282,17 @@ class Partner:
         return Dialogue(talk.name, self.name, tuple(turns), plan.true_genre, tuple(events), extra)
 
     def _system(self, talk: Talk) -> systems.System:
-        conversation = conversation_id(self.config.seed, talk.name, talk.plan.arm)
+        seed, session = self.session.streams
+        conversation = conversation_id(seed, talk.name, talk.plan.arm)
         world = replace(self.world, conversation=conversation)
         films: Sequence[int] = ()
         if SYSTEMS.get(self.spec).facts.get("shelf"):
-            films = candidate_set(world, self.session, self.config)
-        return systems.create(self.spec, world, self.config.seed, self.session.session, films)
+            films = candidate_set(world, self.session)
+        return systems.create(self.spec, world, seed, session, films)
 
     def _realiser(self) -> ModelWording | None:
         """The model that words the user's utterances; None where the templates do."""
-        model = self.config.user_llm
+        model = self.user_llm
         if not model:
             return None
         world = self.world
@@ -307,7 +310,7 @@ def conversation_id(seed: int, name: str, arm: str) -> str:
     return str(draw.integers(10**17, 10**18))
 
 
-def candidate_set(world: World, plan: Scenario, config: SimulateConfig) -> tuple[int, ...]:
+def candidate_set(world: World, plan: Scenario) -> tuple[int, ...]:
     """The films of a session for systems with a fixed list: a draw with answers to each state of the user."""
     draw = plan.streams.at("answers")
     answers = {}
@@ -320,7 +323,7 @@ def candidate_set(world: World, plan: Scenario, config: SimulateConfig) -> tuple
     in_turn = []
     for tier in zip_longest(*chosen):
         in_turn += [film for film in tier if film is not None]
-    return systems.drawn(world.catalog, world.llm.listed, config.seed, plan.session, in_turn)
+    return systems.drawn(world.catalog, world.llm.listed, *plan.streams, in_turn)
 
 
 def reply_meta(catalog: Catalog, reply: SystemReply) -> dict[str, Any]:
@@ -370,7 +373,7 @@ class Maker:
     def __call__(self, key: Key) -> str:
         """The session as one line of JSON, and behind it those of its windows, arm by arm."""
         talks = self._talks(key.session)
-        return _lines(hold(self.world, self._specs[key.system], self.config, talks))
+        return _lines(hold(self.world, self._specs[key.system], talks, self.config.user_llm))
 
     @property
     def models(self) -> "Maker | None":
@@ -475,8 +478,7 @@ def simulate(config: SimulateConfig, *, progress: bool = True) -> Path:
         A folder made with other parameters, a damaged ledger, a run that another process works on, a disk
         that refuses, models that are not there, or more failed sessions than ``llm`` allows (``max_failed``).
     """
-    catalog = sources.load(config.catalog)
-    sources.check_phrases(config.catalog, catalog)
+    catalog = sources.load(config.catalog, spoken=True)
     folders = [_simulate_arm(config, arm, catalog, progress) for arm in config.lasting]
     return folders[0]
 

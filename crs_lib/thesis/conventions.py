@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from crs_lib.catalog import sources
 from crs_lib.core import paths, tables
-from crs_lib.evaluate.choose import SCORERS, SPACES, PreparedScorer, ScoringConfig
-from crs_lib.evaluate.scorer import ArmGains
+from crs_lib.evaluate.choose import SCORERS, SPACES, OtherArms, PreparedScorer, ScoringConfig
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.metrics.conventions import CONVENTIONS, CasWeights, Convention, TasWeights
 from crs_lib.thesis import extractors, grounded, legacy, replay, topics
@@ -81,7 +80,7 @@ def _legacy() -> Convention:
 
 
 @SCORERS.register("grounded", metrics=lambda: grounded.METRICS)
-def _grounded_scorer(config: ScoringConfig, gains: ArmGains, model: "str | LLM") -> PreparedScorer:
+def _grounded_scorer(config: ScoringConfig, others: OtherArms, model: "str | LLM") -> PreparedScorer:
     """Concepts against the thesis's index; no other arm is looked at."""
     catalog = ThesisCatalog.load(config.catalog)
     name = config.chosen.extractor
@@ -95,7 +94,7 @@ def _grounded_scorer(config: ScoringConfig, gains: ArmGains, model: "str | LLM")
 
 
 @SCORERS.register("legacy", metrics=lambda: legacy.METRICS)
-def _legacy_scorer(config: ScoringConfig, gains: ArmGains, model: "str | LLM") -> PreparedScorer:
+def _legacy_scorer(config: ScoringConfig, others: OtherArms, model: "str | LLM") -> PreparedScorer:
     """Topics and similarities of texts; no other arm is looked at."""
     catalog = ThesisCatalog.load(config.catalog)
     name = config.chosen.topics

@@ -191,8 +191,7 @@ def test_the_games_of_the_page_of_data_are_talked_of_without_a_film_word(tmp_pat
         theme = THEMES[number // 5 % 5]
         lines.append(f"Tale {number},{1990 + number % 30},{genre},{studio},Lumina,{theme}")
     source = sources.with_fields(written(tmp_path, "\n".join(lines), "items.csv"), declared)
-    games = load(source)
-    sources.check_phrases(source, games)
+    games = load(source, spoken=True)
     users, _ = utterances(World(games, Grounder(games)), 3)
     assert len(users) == 60
     assert [text for text in users if re.search(FILM_WORDS, text, re.IGNORECASE)] == []
@@ -202,7 +201,7 @@ def test_the_games_of_the_page_of_data_are_talked_of_without_a_film_word(tmp_pat
 def test_a_phrase_that_is_not_read_back_is_refused_with_file_line_and_reason(tmp_path, phrase, reason):
     text = f"fields:\n  theme:\n    kind: topic\n    phrases: ['about $value', '{phrase}']\n"
     source = sources.with_fields(BOOKS, written(tmp_path, text, "mine.yaml"))
-    refused(rf"mine.yaml, line 4 \(field 'theme'\): .*{reason}", sources.check_phrases, source, load(source))
+    refused(rf"mine.yaml, line 4 \(field 'theme'\): .*{reason}", load, source, spoken=True)
 
 
 @pytest.mark.parametrize(("kind", "label", "name"), table(__file__, "labels"))

@@ -322,7 +322,7 @@ def test_a_run_says_what_its_order_shows_and_which_systems_are_one_program_for_a
     assert order.startswith("memory across conversations: ")
     entry = runs.Run("movies", config.run).entry("simulate")
     entry["counts"]["not_isolated"] = ["http:one", "http:two"]
-    monkeypatch.setattr(runs, "entry", lambda *_: entry)
+    monkeypatch.setattr(runs.Run, "entry", lambda *_: entry)
     monkeypatch.setattr(evaluate.run, "read", lambda *_: evaluated)
     apart = evaluate.memory_sentences(config.run)[1]
     assert apart.startswith("not isolated: http:one and http:two")

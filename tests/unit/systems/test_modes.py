@@ -79,12 +79,12 @@ def test_the_films_of_closed_answer_every_wish_of_a_session():
     config = simulate.SimulateConfig(systems=["oracle"], n_turns=12)
     for session in range(6):
         plan = scenario(world, session, config)
-        films = candidate_set(world, plan, config)
+        films = candidate_set(world, plan)
         assert len(set(films)) == 30
         assert SAMPLE.recommendable[list(films)].all()
         for step in plan.steps:
             assert set(films) & set(step.state.answers(SAMPLE).tolist())
-        assert films == candidate_set(world, scenario(world, session, config), config)
+        assert films == candidate_set(world, scenario(world, session, config))
 
 
 def test_rag_shows_what_the_search_finds_free_shows_nothing_and_closed_all_where_asked():
