@@ -43,6 +43,15 @@ class Role(NamedTuple):
     system: str = ""
 
 
+class UserModel(NamedTuple):
+    """The model that words the users, by its spec, and whether it may drift from the plan; the templates word
+    them where ``spec`` is empty.
+    """
+
+    spec: str = ""
+    drift: bool = False
+
+
 def needs(roles: Sequence[Role], settings: ModelSettings, catalog: Catalog) -> "list[Need]":
     """What the preflight checks: each model with its options and its longest unbounded prompt."""
     from crs_lib.llm.preflight import Need  # slow: it loads the clients of models
@@ -185,6 +194,11 @@ class SimulateConfig(Settings):
     def specs(self) -> dict[str, str]:
         """The specs of the systems by name; a system without a name of its own is called as its spec."""
         return dict(map(named, self.systems))
+
+    @property
+    def user_model(self) -> UserModel:
+        """How users are worded."""
+        return UserModel(self.user_llm, self.drift)
 
     @cached_property
     def models(self) -> dict[str, str]:

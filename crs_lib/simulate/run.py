@@ -29,6 +29,7 @@ from crs_lib.simulate.config import (
     RAW_CATALOG,
     STUDY,
     SimulateConfig,
+    UserModel,
     dialogue_file,
     needs,
     versions,
@@ -150,7 +151,7 @@ def session(
         An utterance does not voice a planned constraint or shift.
     """
     talk = Talk.whole(plan or scenario(world, number, config))
-    dialogue, failure = Partner(world, spec, talk.plan, config.user_llm).talk(talk)
+    dialogue, failure = Partner(world, spec, talk.plan, config.user_model).talk(talk)
     if failure is not None:
         raise failure
     return dialogue
@@ -180,10 +181,10 @@ def arms_of(
         The scenario, if it was planned already.
     """
     plan = plan or scenario(world, number, config, arm)
-    return hold(world, spec, talks_of(world.catalog, plan, config.windows(plan.arm)), config.user_llm)
+    return hold(world, spec, talks_of(world.catalog, plan, config.windows(plan.arm)), config.user_model)
 
 
-def hold(world: World, spec: str, talks: Talks, user_llm: str = "") -> dict[str, list[Dialogue]]:
+def hold(world: World, spec: str, talks: Talks, words: UserModel) -> dict[str, list[Dialogue]]:
     """The conversations of a scenario with a system, by arm. They are held in random order, each with a
     system made anew; a program has a process or object for each of as many lanes as there are arms, drawn
     by scenario, so that none serves two arms of one scenario. Systems are told the session's turn numbers,
@@ -194,7 +195,7 @@ def hold(world: World, spec: str, talks: Talks, user_llm: str = "") -> dict[str,
     lanes = session.streams.at("lanes").permutation(len(talks)).tolist()
     queue = []
     for lane, several in zip(lanes, talks.values(), strict=True):
-        partner = Partner(replace(world, lane=lane), spec, session, user_llm)
+        partner = Partner(replace(world, lane=lane), spec, session, words)
         queue += [(partner, talk) for talk in several]
     queue.sort(key=lambda pair: session.streams.at("order of arms", pair[1].name).random())
     dialogues = {}
@@ -227,14 +228,14 @@ def _lines(by_arm: Mapping[str, Sequence[Dialogue]]) -> str:
 
 class Partner:
     """A system of a batch as the users of a scenario meet it: made anew for each conversation. ``session`` is
-    the plan of the whole session, whose films a system with a fixed list is given; ``user_llm`` is the model
-    that words the users, if one does.
+    the plan of the whole session, whose films a system with a fixed list is given; ``words`` says how
+    its users are worded.
     """
 
-    def __init__(self, world: World, spec: str, session: Scenario, user_llm: str = "") -> None:
+    def __init__(self, world: World, spec: str, session: Scenario, words: UserModel) -> None:
         self.world = world
         self.session = session
-        self.user_llm = user_llm
+        self.words = words
         self.name, self.spec = systems.named(spec)
 
     def talk(self, talk: Talk, *, silent: bool = False) -> tuple[Dialogue, LLMError | None]:
@@ -292,7 +293,7 @@ class Partner:
 
     def _realiser(self) -> ModelWording | None:
         """The model that words the user's utterances; None where the templates do."""
-        model = self.user_llm
+        model, drift = self.words
         if not model:
             return None
         world = self.world
@@ -300,7 +301,6 @@ class Partner:
             raise InputError(f"user_llm {model!r} needs language models; give the World a Pool as llms")
         address = (*self.session.streams, self.spec)
         voice = self.session.voice
-        drift = self.config.drift
         return ModelWording(world.llms, model, world.llm, world.grounder, address, voice, drift=drift)
 
 
@@ -373,7 +373,7 @@ class Maker:
     def __call__(self, key: Key) -> str:
         """The session as one line of JSON, and behind it those of its windows, arm by arm."""
         talks = self._talks(key.session)
-        return _lines(hold(self.world, self._specs[key.system], talks, self.config.user_llm))
+        return _lines(hold(self.world, self._specs[key.system], talks, self.config.user_model))
 
     @property
     def models(self) -> "Maker | None":
