@@ -16,6 +16,7 @@ from crs_lib.metrics import base, claims, conventions, costs, gain
 from crs_lib.metrics.costs import WindowReply
 from crs_lib.metrics.records import Text
 from crs_lib.systems.base import most_gain
+from tests.helpers import table
 from tests.helpers.films import TITLES, catalog, grounder
 
 TEN = catalog()
@@ -30,13 +31,9 @@ def turn(wishes, films, *, avoid=(), stage="initial", asks=True, shift=False, te
     if text is None:
         titles = [TITLES[film] for film in films]
         text = f"How about {', '.join(titles)}."
-    log = {
-        "constraints": dict(wishes),
-        "avoid": dict(avoid),
-        "stage": stage,
-        "asks": asks,
-        "shift_event": shift,
-    }
+    log = {"stage": stage, "asks": asks, "shift_event": shift}
+    log["constraints"] = dict(wishes)
+    log["avoid"] = dict(avoid)
     ids = [TEN.items[film].item_id for film in films]
     user = {"speaker": "USER", "text": "…", "user_meta": log}
     return user, {"speaker": "SYSTEM", "text": text, "rec_ids": ids}
@@ -60,48 +57,31 @@ def last(metric, *turns):
     return metric(session(*turns).turns[-1])
 
 
-# Nine films may be recommended (the tenth has no credits). Drama: 0, 1, 2, 4, 5. Ada Quill: 0, 1, 3.
-# Both: 0, 1; one: 2, 3, 4, 5; none: 6, 7, 8. Mean number met: (2·2 + 4·1)/9 = 8/9.
 NO_ADA = {"avoid": {"actor": "Ada Quill"}}
 MORE = {"stage": "follow_up"}
 
 
-@pytest.mark.parametrize(("films", "gain_of_list"), [
-    ([0], 1), ([0, 1, 2], 1),  # all are dramas
-    ([6], (0 - 5 / 9) / (1 - 5 / 9)), ([0, 1, 6], (2 - 15 / 9) / (3 - 15 / 9)),
-    ([0, 0], (1 - 10 / 9) / (2 - 10 / 9)),  # a film named twice counts once
-    ([], -(5 / 9) / (1 - 5 / 9)),  # silence is worth one film without gain where films are asked for
-    ([9], 1),  # a film that is never recommended counts if it is shown: it is a drama, six of ten films
-    (list(range(9)), math.nan),  # every list gains the same
-])  # fmt: skip
+@pytest.mark.parametrize(("films", "gain_of_list"), table(__file__, "gain_of_one"))
 def test_gain_where_one_thing_is_wanted(films, gain_of_list):
     assert last(gain.normalised_gain, turn(DRAMA, films)) == pytest.approx(gain_of_list, nan_ok=True)
 
 
-@pytest.mark.parametrize(("films", "gain_of_list"), [
-    ([0], 1), ([0, 1], 1),
-    ([0, 1, 4], 1),  # 0 and 1 meet two, the third best meets one
-    ([0, 1, 8], (4 - 24 / 9) / (5 - 24 / 9)), ([9], (1 - 9 / 10) / (2 - 9 / 10)),
-])  # fmt: skip
+@pytest.mark.parametrize(("films", "gain_of_list"), table(__file__, "gain_of_two"))
 def test_a_longer_list_is_measured_by_the_best_list_of_its_length(films, gain_of_list):
     assert last(gain.normalised_gain, turn(QUILL, films)) == pytest.approx(gain_of_list)
 
 
-@pytest.mark.parametrize(("films", "gain_of_first"), [([0, 6, 7], 1), ([6, 0, 1], (0 - 5 / 9) / (1 - 5 / 9))])
+@pytest.mark.parametrize(("films", "gain_of_first"), table(__file__, "gain_of_first"))
 def test_the_gain_of_the_first_film_leaves_padding_out(films, gain_of_first):
     assert last(gain.first_gain, turn(DRAMA, films)) == pytest.approx(gain_of_first)
 
 
-@pytest.mark.parametrize(("films", "gain_of_list"), [([2, 4], 1), ([0], -(3 / 9) / (1 - 3 / 9))])
+@pytest.mark.parametrize(("films", "gain_of_list"), table(__file__, "gain_of_exclusion"))
 def test_an_excluded_value_gains_nothing(films, gain_of_list):
-    # dramas without Ada Quill are 2, 4, 5
     assert last(gain.normalised_gain, turn(DRAMA, films, **NO_ADA)) == pytest.approx(gain_of_list)
 
 
-@pytest.mark.parametrize(("film", "stage", "gain_of_list"), [
-    (0, "follow_up", -(4 / 9) / (1 - 4 / 9)),  # of five dramas four are left
-    (1, "follow_up", 1), (0, "question_year", 1),
-])  # fmt: skip
+@pytest.mark.parametrize(("film", "stage", "gain_of_list"), table(__file__, "gain_of_repeat"))
 def test_a_film_shown_before_gains_nothing_where_others_are_asked_for(film, stage, gain_of_list):
     turns = turn(DRAMA, [0]), turn(DRAMA, [film], stage=stage)
     assert last(gain.normalised_gain, *turns) == pytest.approx(gain_of_list)
@@ -244,15 +224,7 @@ def test_no_list_meets_more_of_a_part_than_the_whole_of_the_constraints_allows(m
     assert math.isnan(share) or share <= 1
 
 
-@pytest.mark.parametrize(("text", "false"), [
-    ("For drama films, try Cold Orchard.", 0), ("For drama films, try The Tin Parrot.", 1),
-    ("For drama films, try Cold Orchard or The Tin Parrot.", 1),
-    ("You want drama films. Try The Tin Parrot.", 1), ("Try The Tin Parrot, a drama, or Cold Orchard.", 1),
-    ("Try The Tin Parrot or Cold Orchard, a drama.", 0), ("No drama is left; there is The Tin Parrot.", 0),
-    ("Nothing fits drama. The nearest is The Tin Parrot.", 0),
-    ("Try The Tin Parrot, a comedy.", 0),  # comedy was not asked for
-    ("Try The Tin Parrot. Then there is drama.", 0),  # of which film is not said
-])  # fmt: skip
+@pytest.mark.parametrize(("text", "false"), table(__file__, "claims"))
 def test_a_claim_ties_a_constraint_to_a_film(text, false):
     assert last(claims.false_claims, turn(DRAMA, [3], text=text)) == false
 
@@ -267,11 +239,8 @@ def fair(*turns):
     return [reply.gain for reply in costs.window_replies(shift.replies)]
 
 
-@pytest.mark.parametrize(
-    ("film", "fair_gain"), [(1, 1), (2, (1 - 0.75) / (2 - 0.75)), (8, -0.75 / (2 - 0.75))]
-)
+@pytest.mark.parametrize(("film", "fair_gain"), table(__file__, "gain_of_window"))
 def test_films_shown_before_are_not_among_those_that_a_window_could_show(film, fair_gain):
-    # of nine films 0 is gone; film 1 meets two, four others one: mean 6/8, where all nine have 8/9
     assert fair(turn(DRAMA, [0]), turn(QUILL, [film], shift=True)) == [pytest.approx(fair_gain)]
 
 
@@ -374,7 +343,9 @@ def test_without_straight_users_there_is_no_cost(alone, metric):
 
 def test_the_first_shift_is_primary_but_for_a_refinement_or_a_return():
     turns = turn(DRAMA, [0]), turn(QUILL, [0], shift=True), turn(DRAMA, [0], shift=True)
-    assert [costs.primary(shift) for shift in session(*turns).shifts] == [True, False]
+    first, later = session(*turns).shifts
+    assert costs.primary(first)
+    assert not costs.primary(later)
     assert not costs.primary(first_shift(*turns, kind="refine"))
     assert not costs.primary(first_shift(*turns, kind="return"))
 
@@ -388,10 +359,11 @@ def test_gain_after_a_refinement_is_that_of_sessions_that_refine_first():
     assert costs.refine_gain(first_shift(*pairs, kind="refine")) == pytest.approx(0.2)
 
 
-@pytest.mark.parametrize(("name", "high"), [(base.PRIMARY, 1), ("straight_gain", 1), ("shift_cost", 2)])
+@pytest.mark.parametrize(("name", "high"), table(__file__, "bounds"))
 def test_a_gain_lies_within_one_of_chance_and_a_cost_within_two(name, high):
     declared = base.get(name)
-    assert (declared.low, declared.high) == (-high, high)
+    assert declared.low == -high
+    assert declared.high == high
 
 
 def test_films_that_miss_fit_the_state_before_or_neither_against_chance():
@@ -400,7 +372,7 @@ def test_films_that_miss_fit_the_state_before_or_neither_against_chance():
     shift = first_shift(turn(DRAMA, [6]), turn(now, [2, 3], shift=True), turn(now, [7]))
     assert costs.stale_share(shift) == pytest.approx(1 / 3 - 3 / 9)
     assert costs.wrong_share(shift) == pytest.approx(1 / 3 - 3 / 9)
-    assert costs.stale_share(first_shift(turn(DRAMA, [6]), turn(now, [2, 4], shift=True))) == pytest.approx(
-        1 - 3 / 9
-    )
-    assert math.isnan(costs.stale_share(first_shift(turn(DRAMA, [6]), turn(now, [], shift=True))))
+    stale = first_shift(turn(DRAMA, [6]), turn(now, [2, 4], shift=True))
+    assert costs.stale_share(stale) == pytest.approx(1 - 3 / 9)
+    silent = first_shift(turn(DRAMA, [6]), turn(now, [], shift=True))
+    assert math.isnan(costs.stale_share(silent))
