@@ -16,13 +16,9 @@ from crs_lib.report import findings, statistics
 from crs_lib.report import tables as views
 from crs_lib.simulate import scenarios
 from crs_lib.thesis import legacy as thesis_legacy
-from tests.helpers import adversaries, refused
+from tests.helpers import adversaries, refused, table
 from tests.helpers.sample import scored
 
-RESULT_KEYS = {
-    "topic_adaptation_score", "cross_coherence", "context_retention", "topic_interference", "topic_interference_leakage",
-    "topic_recovery_rate", "avg_recovery_delay", "context_adaptation_score", "judge", "detail",
-}  # fmt: skip
 SYSTEMS = ["oracle", "random", "silent"]
 
 
@@ -40,7 +36,7 @@ def test_results_are_complete_and_what_is_missing_is_null_with_a_reason_never_ze
     places = {(*pair, turn) for pair in asked for turn in range(1, 13)}
     assert set(zip(turns["model"], turns["session_id"], turns["turn"], strict=True)) == places
     assert len(shifts) == sum(len(talk.shift_turns()) for talk in simulate.dialogues("r")) > 0
-    assert {*results} >= RESULT_KEYS | {*base.scored_names()}
+    assert {*results} >= {*table(__file__, "result_keys"), *base.scored_names()}
     record = [*tables.read_jsonl(run / "results.jsonl")][-1]
     wanted = {"model": "silent", "novelty": None, "avg_recovery_delay": None, "item_recovery_rate": 0}
     assert wanted.items() <= record.items()
@@ -86,17 +82,7 @@ def test_reading_checks_names_order_and_freshness(run):
     assert len(evaluate.read("r", "results")) == 12
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"convention": "thesis_groundet"}, "unknown convention 'thesis_groundet'; did you mean 'thesis_grounded'"),
-    ({"run": "a/b"}, "cannot be a folder"),
-    ({"tas_weights": {"gama": 0.5}}, "tas_weights: unknown weight 'gama'; did you mean 'gamma'"),
-    ({"tas_weights": {"gamma": -1.0}}, "gamma is -1.0"),
-    ({"convention": "thesis_legacy", "window": 2}, "window is 2; 'thesis_legacy' does not use"),
-    ({"convention": "thesis_grounded(gamma=x)"}, "'gamma' is 'x'; expected a finite number"),
-    ({"convention": "thesis_grounded(windw=3)"}, "unknown setting .*'windw'.*did you mean 'window'"),
-    ({"convention": "thesis_grounded(gamma)"}, "'gamma' is no setting; expected e.g. gamma=0.5"),
-    ({"topics": "ldaa", "convention": "thesis_legacy"}, "topics is 'ldaa'; give one of lda, .*; did you mean 'lda'"),
-])  # fmt: skip
+@pytest.mark.parametrize(("options", "message"), table(__file__, "refused_settings"))
 def test_settings_that_are_misspelt_or_of_no_use_are_refused(options, message):
     refused(message, evaluate.EvaluateConfig, **options)
 
