@@ -46,6 +46,7 @@ class Compare(Command):
         comparison = compare(self.systems, **own, **settings)
         for sentence in comparison.verdict:
             print(f"- {sentence}")
+        print(f"\n{comparison.ranking}")
         if comparison.since:
             again = "--run NAME asks anew a system whose program changed where we cannot see it"
             print(f"\nnothing changed since {comparison.since}: this is the page as it was; {again}")

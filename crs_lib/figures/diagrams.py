@@ -29,14 +29,18 @@ def _box(panel: Any, at: tuple[float, float], lines: list[str], fill: str) -> An
 
 
 def _arrow(panel: Any, start: Any, end: Any, text: str = "") -> None:
-    """An arrow from the edge of one box to that of another, with a text on its middle."""
+    """An arrow from the edge of one box to that of another, with a text above or right of its middle."""
     look = {"arrowstyle": "-|>", "color": style.INK, "patchA": start.patch, "patchB": end.patch}
     panel.annotate("", xy=end.xy, xytext=start.xy, arrowprops={**look, "shrinkA": 2, "shrinkB": 2})
-    x, y = (start.xy[0] + end.xy[0]) / 2, (start.xy[1] + end.xy[1]) / 2
-    behind = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
-    if text:
-        small = {"ha": "center", "va": "center", "fontsize": style.SMALL, "color": style.FAINT}
-        panel.text(x, y, text, bbox=behind, **small)
+    if not text:
+        return
+    middle = np.add(start.xy, end.xy) / 2
+    lies_flat = start.xy[1] == end.xy[1]
+    small: dict[str, Any] = {"fontsize": style.SMALL, "color": style.FAINT, "textcoords": "offset points"}
+    if lies_flat:
+        panel.annotate(text, middle, xytext=(0, 3), ha="center", va="bottom", **small)
+    else:
+        panel.annotate(text, middle, xytext=(4, 0), ha="left", va="center", **small)
 
 
 # The boxes of the overview: column, row, head, fill.
@@ -132,7 +136,7 @@ def _dataset_attributes(catalogue_fields: pd.DataFrame) -> Any:
     columns = {"films with\na value": shares, "labels\ncleaned": cleaned}
     for name, title in _USES.items():
         columns[title] = ["●" if used else "–" for used in table[name]]
-    for x, (title, texts) in zip(np.linspace(0.5, 0.96, len(columns)), columns.items(), strict=True):
+    for x, (title, texts) in zip(np.linspace(0.46, 0.96, len(columns)), columns.items(), strict=True):
         for height, text in zip((-1.1, *range(len(table))), (title, *texts), strict=True):
             small = {"ha": "center", "va": "center", "fontsize": style.SMALL}
             panel.text(x, height, text, transform=panel.get_yaxis_transform(), **small)

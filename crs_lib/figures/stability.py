@@ -68,12 +68,11 @@ def _power_curve(power: pd.DataFrame) -> Any:
         lowest.xaxis.set_tick_params(labelbottom=True)
         lowest.set_xlabel("scenarios")
     for row in axes:
-        row[0].set_ylabel(f"power, {base.get(str(facts['outcome'])).short}")
+        row[0].set_ylabel("power")
     drawing.legend(*_size_legend(axes[0][0], power, facts["smallest"]), loc="outside upper center", ncols=3)
-    text = (
-        f"Level {facts['alpha']:.3g}; dotted: the {int(facts['n_sessions'])} scenarios of this run and the "
-    )
-    text += "planned power."
+    outcome = base.get(str(facts["outcome"])).short
+    text = f"Outcome: {outcome}; level {facts['alpha']:.3g}; dotted: "
+    text += f"the {int(facts['n_sessions'])} scenarios of this run and the planned power."
     if len(shown) < len(contrasts):
         text += f" {len(contrasts) - len(shown)} further contrasts: see the table."
     style.note(drawing, text)

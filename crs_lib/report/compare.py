@@ -26,7 +26,17 @@ from crs_lib.metrics.base import PRIMARY
 from crs_lib.notebooks.look import heading
 from crs_lib.report import findings, models, statistics
 from crs_lib.report.models import Heard
-from crs_lib.report.page import Mean, Section, bullets, document, figure, quiet, table, verbatim
+from crs_lib.report.page import (
+    Mean,
+    Section,
+    bullets,
+    cell_text,
+    document,
+    figure,
+    quiet,
+    table,
+    verbatim,
+)
 from crs_lib.runs import folder
 from crs_lib.simulate.scenarios import FRESH_TURNS
 from crs_lib.stats.design import GAIN
@@ -39,14 +49,25 @@ from crs_lib.systems.programs import identity
 STAGE = "compare"  # of the run, in its manifest
 TURNS = 10  # of a session: the first shift comes at turn 4 to 6, and its window ends three turns later
 BASELINES = ("tracker", "bm25")
-SHOWN = tuple(
-    "gain_after_change straight_gain shift_cost share_lost conversation_cost misfit delay stale wrong".split()
+OPEN_SCOPE = "open_scope_gain"
+SHOWN = (
+    PRIMARY,
+    OPEN_SCOPE,
+    "straight_gain",
+    "shift_cost",
+    "share_lost",
+    "conversation_cost",
+    "misfit",
+    "delay",
+    "stale",
+    "wrong",
 )
+_N = {PRIMARY: "n", OPEN_SCOPE: "open_scope_n"}  # columns with the users that a quantity rests on
 _PACKAGE = Path(__file__).resolve().parents[1]
 _SOURCES = (".py", ".txt", ".toml", ".wording")  # files of this package that a score may depend on
 _DRAWN = ("model", "session_id", "straight_gain", "shift_cost")  # what the figure shows of a shift
 _WORST = 3  # conversations on the page
-_NARROW = 8  # columns of quantities that a notebook has room for
+_NARROW = 9  # columns of quantities that a notebook has room for
 _ONE_VOICE = "All users speak with one voice: no interval holds what other words would change."
 
 System = str | Callable[[list[dict[str, str]]], object]
@@ -113,8 +134,9 @@ class Comparison:
 
     @cached_property
     def quantities(self) -> pd.DataFrame:
-        """A row a system: users with a gain after a change (``n``), why others are ``missing``, and the
-        quantities of ``SHOWN`` as means with 95 % intervals, in units of gain.
+        """A row a system, the highest gain after a change first: users with such a gain (``n``), why others
+        are ``missing``, and the quantities of ``SHOWN`` as means with 95 % intervals, in units of gain. The
+        gain at open scope has users of its own (``open_scope_n``).
         """
         table = self._means(evaluate.read(self.run, "model_metrics"))
         reasons = findings.missing(self.results, PRIMARY)
@@ -130,16 +152,27 @@ class Comparison:
         return self._means(tables.read_csv(path))
 
     def _means(self, means: pd.DataFrame) -> pd.DataFrame:
-        """The quantities of ``SHOWN``, a row a system, with the users that the first of them rests on."""
-        rows: dict[str, dict[str, object]] = {name: {"system": name, "n": 0} for name in self.systems}
-        for mean in means[means["metric"].isin(SHOWN)].itertuples():
-            row = rows.get(str(mean.model), {})
-            if mean.model in self.silent:
-                continue
+        """The quantities of ``SHOWN``, a row a system, the highest gain after a change first."""
+        rows: dict[str, dict[str, object]] = {}
+        for name in self.systems:
+            rows[name] = {"system": name, **dict.fromkeys(_N.values(), 0)}
+        shown = means[means["metric"].isin(SHOWN) & means["model"].isin(rows)]
+        for mean in shown[~shown["model"].isin(self.silent)].itertuples():
+            row = rows[str(mean.model)]
             row[str(mean.metric)] = Mean(mean.mean, mean.low, mean.high)
-            if mean.metric == PRIMARY:
-                row["n"] = mean.n
-        return pd.DataFrame(rows.values(), columns=["system", "n", *SHOWN])
+            if mean.metric in _N:
+                row[_N[str(mean.metric)]] = mean.n
+        columns = ["system", "n", *SHOWN]
+        columns.insert(columns.index(OPEN_SCOPE) + 1, _N[OPEN_SCOPE])
+        table = pd.DataFrame(rows.values(), columns=columns)
+        gains = table[PRIMARY].map(lambda mean: mean.mean, na_action="ignore").astype(float)
+        return table.loc[gains.sort_values(ascending=False, kind="stable").index].reset_index(drop=True)
+
+    @property
+    def ranking(self) -> str:
+        """The systems by gain after a change as text, with the gain at open scope and the users of each."""
+        table = self.quantities[["system", "n", PRIMARY, OPEN_SCOPE, _N[OPEN_SCOPE]]]
+        return table.map(cell_text).rename(columns=heading).to_string(index=False)
 
     @cached_property
     def tests(self) -> stats.Battery:

@@ -246,6 +246,15 @@ def _cell_of(value: object, kind: str, places: int) -> _Cell:
     return _Cell(text, kind)
 
 
+def cell_text(value: object) -> str:
+    """A cell of a table as text: a mean with its interval, if it has one, in brackets."""
+    if not isinstance(value, Mean):
+        return _text(value)
+    if pd.isna(value.low):
+        return _text(value.mean)
+    return f"{_text(value.mean)} [{_text(value.low)}, {_text(value.high)}]"
+
+
 def _text(value: object, places: int = 3) -> str:
     """A value as it is printed; a dash for what is missing."""
     if value is None or value is pd.NA or value is pd.NaT:

@@ -72,6 +72,13 @@ def test_it_stands_alone_beside_the_tables_with_every_part(page, run):
     assert re.findall(r'<li><a href="#([a-z]+)">', page) == titles
 
 
+def test_the_gain_after_a_change_sorts_the_scores(run, page):
+    section = page[page.index('<section id="scores">') : page.index('<section id="conclusions">')]
+    systems = re.findall(r"<tr><td>([^<]*)</td>", section)
+    means = evaluate.read(run, "model_metrics").query("metric == 'gain_after_change'")
+    assert systems == list(means.sort_values("mean", ascending=False, kind="stable")["model"])
+
+
 def test_figures_means_contrasts_and_undefined_values_are_those_of_the_command_and_the_tables(run, page):
     wanted = []
     for name in registered.names("movies"):
@@ -181,7 +188,7 @@ def found():
 def test_a_function_and_a_policy_are_compared_with_every_baseline_and_without_ability_nobody_adapts(found):
     pairs = [(one.a, one.b) for one in found.effects.itertuples()]
     assert pairs == [(a, b) for a in ("Fixed", "Clings") for b in ("tracker", "bm25")]
-    assert list(found.quantities["system"]) == ["Fixed", "Clings", "tracker", "bm25"]
+    assert list(found.quantities["system"]) == ["tracker", "Clings", "bm25", "Fixed"]
     assert set(found.by_type["system"]) == {"Fixed", "Clings", "tracker", "bm25"}
     assert found.shifts["primary"].all()
     # One film for everybody loses nothing at a shift: that is no adaptation.
@@ -189,6 +196,28 @@ def test_a_function_and_a_policy_are_compared_with_every_baseline_and_without_ab
     assert "Fixed adapts" not in " ".join(found.verdict)
     n = found.effects["n"].iloc[0]
     assert found.verdict[2] == f"tracker and Fixed: too few users for a verdict: {n} (it takes 100)."
+
+
+@pytest.mark.subprocess
+def test_the_gain_at_open_scope_and_its_users_stand_beside_the_gain_after_a_change(found):
+    columns = list(found.quantities)
+    place = columns.index("gain_after_change")
+    assert columns[place + 1 : place + 3] == ["open_scope_gain", "open_scope_n"]
+    means = evaluate.read("compare-unit", "model_metrics").set_index(["metric", "model"])
+    counts = found.quantities.set_index("system")["open_scope_n"]
+    assert counts["tracker"] == means.loc[("open_scope_gain", "tracker"), "n"]
+    assert "gain at open scope" in found.ranking.splitlines()[0]
+    page = found.page.read_text(encoding="utf-8")
+    heads = re.findall(r"<th[^>]*>([^<]*)</th>", page[page.index('id="quantities"') :])
+    assert heads[3:6] == ["gain after change", "gain at open scope", "n, open scope"]
+
+
+@pytest.mark.subprocess
+def test_the_gain_after_a_change_sorts_the_page_and_the_terminal(found):
+    gains = [mean.mean for mean in found.quantities["gain_after_change"]]
+    assert gains == sorted(gains, reverse=True)
+    lines = found.ranking.splitlines()[1:]
+    assert [line.split()[0] for line in lines] == list(found.quantities["system"])
 
 
 @pytest.mark.subprocess
@@ -318,7 +347,8 @@ def test_a_system_whose_words_name_no_film_of_the_catalogue_gets_no_gain_but_wha
     assert not any("Lost gains" in sentence for sentence in found.verdict)
     row = found.quantities.set_index("system").loc["Lost"]
     assert row["n"] == 0
-    assert row.drop("n").isna().all()
+    assert row.drop(["n", "open_scope_n"]).isna().all()
+    assert found.quantities["system"].iloc[-1] == "Lost"
     page = found.page.read_text(encoding="utf-8")
     assert page.index("None of") < page.index("<h2>What was recognised") < page.index("<h2>Gain and cost")
 
