@@ -13,6 +13,7 @@ from crs_lib.stats import mean_interval
 
 _FEWEST = 3  # scenarios that a region needs
 _STRAIGHT = ["straight_gain", "shift_cost"]
+_TALK = "conversation_cost"
 
 
 @figure(
@@ -30,44 +31,54 @@ def _ability_adaptation(shifts: pd.DataFrame) -> Any:
     Note: Lower is better on both sides. A system whose gain with straight users is below .1 has nothing to
         lose: it is left out on the left. Shaded: 95 % region (Hotelling), n = {sessions} scenarios.
     """
-    require(shifts, ["session_id", "primary", *_STRAIGHT, "conversation_cost"])
+    require(shifts, ["session_id", "primary", *_STRAIGHT, _TALK])
     windows = shifts[shifts["primary"].astype(bool)]
     if windows["shift_cost"].isna().all():
         raise NoDataError("the run has no straight users; the arms shift and straight are needed")
     drawing, axes = style.figure(3.6, 1, 2)
     plane, beside = axes[0]
+    looks = style.looks(systems_of(shifts))
     shown = []
-    for height, (name, look) in enumerate(style.looks(systems_of(shifts)).items()):
+    for height, (name, look) in enumerate(looks.items()):
         values = by_scenario(windows, name, _STRAIGHT).to_numpy()
         if len(values) < _FEWEST:
             continue
         shown.append(name)
-        talk = mean_interval(by_scenario(windows, name, ["conversation_cost"]).to_numpy().ravel())
-        beside.plot([talk.low, talk.high], [height, height], color=look.colour, linewidth=1)
-        beside.plot(talk.value, height, zorder=3, **style.marked(look))
+        costs = by_scenario(windows, name, [_TALK])[_TALK]
+        _draw_cost(beside, height, costs, look)
         if values[:, 0].mean() >= ABLE:
             _draw_share(plane, values, look)
     if not shown:
         raise NoDataError("fewer than three scenarios have a straight user; simulate more")
     plane.axhline(0, color=style.FAINT, linewidth=0.6)
-    plane.set(xlabel="gain with straight users →", ylabel="share of gain lost to shifts ↓")
-    beside.axvline(0, color=style.FAINT, linewidth=0.6)
-    beside.set(xlabel="← conversation cost", yticks=[])
-    for panel in axes[0]:
-        panel.grid(True)
+    plane.set_xlabel("gain with straight users →")
+    plane.set_ylabel("share of gain lost to shifts ↓")
+    plane.grid(True)
+    style.zero(beside)
+    beside.set_xlabel("← conversation cost")
+    beside.set_yticks([])
+    beside.grid(True)
     style.legend(drawing, shown, lines=False)
     return drawing
 
 
+def _draw_cost(panel: Any, height: float, costs: pd.Series, look: style.Look) -> None:
+    """The mean cost of a conversation with its interval at a height."""
+    mean = mean_interval(costs.to_numpy())
+    panel.plot([mean.low, mean.high], [height, height], color=look.colour, linewidth=1)
+    style.mark(panel, mean.value, height, look, zorder=3)
+
+
 def _draw_share(plane: Any, values: NDArray[np.float64], look: style.Look) -> None:
     """The ratio of mean cost and mean gain, and its region by the linear part of every scenario."""
-    able, cost = values.mean(axis=0)
-    share = cost / able
-    linear = share + (values[:, 1] - share * values[:, 0]) / able
-    outline = region(np.column_stack([values[:, 0], linear])).T
+    gains, costs = values.T
+    gain = gains.mean()
+    share = costs.mean() / gain
+    linear = share + (costs - share * gains) / gain
+    outline = region(np.column_stack([gains, linear])).T
     plane.fill(*outline, color=look.colour, alpha=0.18, linewidth=0)
     plane.plot(*outline, color=look.colour, linewidth=0.6, alpha=0.6)
-    plane.plot(able, share, zorder=3, **style.marked(look))
+    style.mark(plane, gain, share, look, zorder=3)
 
 
 def region(values: NDArray[np.float64], level: float = 0.95) -> NDArray[np.float64]:
@@ -78,15 +89,18 @@ def region(values: NDArray[np.float64], level: float = 0.95) -> NDArray[np.float
     from scipy import stats
 
     n = len(values)
-    scale = 2 * (n - 1) / (n - 2) * stats.f.ppf(level, 2, n - 2) / n
+    quantile = stats.f.ppf(level, 2, n - 2)
+    scale = 2 * (n - 1) / (n - 2) * quantile / n
     spread, axes = np.linalg.eigh(np.cov(values, rowvar=False))
+    radii = np.sqrt(np.clip(spread, 0, None) * scale)
     angles = np.linspace(0, 2 * np.pi, 97)
     circle = np.column_stack([np.cos(angles), np.sin(angles)])
-    radii = np.sqrt(np.clip(spread, 0, None) * scale)
-    return np.asarray(values.mean(axis=0) + (circle * radii) @ axes.T)
+    middle = values.mean(axis=0)
+    return np.asarray(middle + (circle * radii) @ axes.T)
 
 
 def by_scenario(shifts: pd.DataFrame, system: str, columns: list[str]) -> pd.DataFrame:
     """The means of columns over a system's shifts, a row a scenario that defines all of them."""
-    rows = shifts[shifts["model"] == system].astype(dict.fromkeys(columns, float))
-    return rows.groupby("session_id", sort=True)[columns].mean().dropna()
+    rows = shifts[shifts["model"] == system]
+    values = rows[columns].astype(float)
+    return values.groupby(rows["session_id"], sort=True).mean().dropna()

@@ -1,15 +1,18 @@
 """Diagrams of a run, drawn from its manifest and logs: the system, the data set, the experiment."""
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from crs_lib.core import prompts
 from crs_lib.figures import style
 from crs_lib.figures.base import figure, filled
 
 # Fills light enough for black text; in grey the words tell the kinds apart.
-_DATA, _CODE, _TRUTH, _SCORE = "#D6EAF5", "#FFFFFF", "#FBE5C4", "#D5EEE4"
+_DATA = "#D6EAF5"
+_CODE = "#FFFFFF"
 DETECTED = "detected"  # the type of shifts that no log tells and the convention found
 _WIDTH = 26  # characters that a box holds in a line
 _LINE = 0.16  # inches between two lines of a box
@@ -20,9 +23,10 @@ def _box(panel: Any, at: tuple[float, float], lines: list[str], fill: str) -> An
     from matplotlib.offsetbox import AnnotationBbox, TextArea, VPacker
 
     parts: list[Any] = []
-    for number, line in enumerate(lines):
-        weight = "normal" if number else "bold"
+    weight = "bold"
+    for line in lines:
         parts.append(TextArea(line, textprops={"fontsize": style.SMALL, "weight": weight}))
+        weight = "normal"
     packed = VPacker(children=parts, align="center", pad=3, sep=3)
     look = {"facecolor": fill, "edgecolor": style.FAINT, "linewidth": 0.8, "boxstyle": "round,pad=0.2"}
     return panel.add_artist(AnnotationBbox(packed, at, bboxprops=look))
@@ -30,8 +34,9 @@ def _box(panel: Any, at: tuple[float, float], lines: list[str], fill: str) -> An
 
 def _arrow(panel: Any, start: Any, end: Any, text: str = "") -> None:
     """An arrow from the edge of one box to that of another, with a text above or right of its middle."""
-    look = {"arrowstyle": "-|>", "color": style.INK, "patchA": start.patch, "patchB": end.patch}
-    panel.annotate("", xy=end.xy, xytext=start.xy, arrowprops={**look, "shrinkA": 2, "shrinkB": 2})
+    edges = {"patchA": start.patch, "patchB": end.patch, "shrinkA": 2, "shrinkB": 2}
+    look = {"arrowstyle": "-|>", "color": style.INK, **edges}
+    panel.annotate("", xy=end.xy, xytext=start.xy, arrowprops=look)
     if not text:
         return
     middle = np.add(start.xy, end.xy) / 2
@@ -41,30 +46,6 @@ def _arrow(panel: Any, start: Any, end: Any, text: str = "") -> None:
         panel.annotate(text, middle, xytext=(0, 3), ha="center", va="bottom", **small)
     else:
         panel.annotate(text, middle, xytext=(4, 0), ha="left", va="center", **small)
-
-
-# The boxes of the overview: column, row, head, fill.
-_ROLES = {
-    "user": (0, 0, "Users", _TRUTH),
-    "log": (0, 1, "What the users want", _TRUTH),
-    "catalogue": (0, 2, "Catalogue", _DATA),
-    "talk": (1, 0, "Conversation", _DATA),
-    "metrics": (1, 1, "Metrics", _SCORE),
-    "grounding": (1, 2, "", _CODE),  # its first line is the head
-    "system": (2, 0, "Systems under test", _CODE),
-    "statistics": (2, 1, "Statistics", _SCORE),
-    "judge": (2, 2, "Judges", _CODE),
-}
-_ARROWS = (
-    ("user", "talk", "utterances"),
-    ("system", "talk", "replies"),
-    ("talk", "metrics", ""),
-    ("log", "metrics", ""),
-    ("grounding", "metrics", ""),
-    ("catalogue", "grounding", ""),
-    ("metrics", "statistics", "scores"),
-    ("judge", "statistics", "scores"),
-)
 
 
 @figure(title="Components of the study")
@@ -79,20 +60,23 @@ def _system_overview(roles: pd.DataFrame) -> Any:
     lines = {"talk": ["utterance and reply,", "turn by turn"]}
     for role, text in zip(roles["role"], roles["lines"], strict=True):
         lines[role] = style.labels(str(text).split("\n"), _WIDTH)
+    overview = prompts.lists("movies/pages")["overview"]
     deepest = [0, 0, 0]  # lines of the deepest box of each row
-    for role, (_, row, head, _) in _ROLES.items():
-        if head:
-            lines[role] = [head, *lines[role]]
-        deepest[row] = max(deepest[row], len(lines[role]))
+    for role, box in overview["boxes"].items():
+        if "head" in box:
+            lines[role] = [box["head"], *lines[role]]
+        deepest[box["row"]] = max(deepest[box["row"]], len(lines[role]))
     heights = [_LINE * count + 0.6 for count in deepest]
     drawing, panel = style.single(sum(heights) + 0.3)
     panel.set_axis_off()
-    panel.set(xlim=(0, 3), ylim=(sum(heights), 0))
+    panel.set_xlim(0, 3)
+    panel.set_ylim(sum(heights), 0)
     boxes = {}
-    for role, (column, row, _, fill) in _ROLES.items():
+    for role, box in overview["boxes"].items():
+        row = box["row"]
         middle = sum(heights[:row]) + heights[row] / 2
-        boxes[role] = _box(panel, (column + 0.5, middle), lines[role], fill)
-    for start, end, text in _ARROWS:
+        boxes[role] = _box(panel, (box["column"] + 0.5, middle), lines[role], box["fill"])
+    for start, end, text in overview["arrows"]:
         _arrow(panel, boxes[start], boxes[end], text)
     return drawing
 
@@ -121,38 +105,57 @@ def _dataset_attributes(catalogue_fields: pd.DataFrame) -> Any:
     drawing, axes = style.figure(sum(heights), 2, 1, height_ratios=heights)
     _draw_steps(axes[0][0], steps)
     panel = axes[1][0]
-    bars = panel.barh(table["field"], table["values"], height=0.65, color="#0072B2", alpha=0.8)
-    panel.bar_label(bars, [f"{int(n):,}" for n in table["values"]], fontsize=style.SMALL, padding=2)
-    most = max(10, table["values"].max())
-    panel.set(xscale="log", xlim=(1, most**2.8))  # the bars take a third of the width, then come the columns
+    _draw_values(panel, table)
+    columns = _columns(table)
+    places = np.linspace(0.48, 0.96, len(columns))
+    across = panel.get_yaxis_transform()
+    for x, (title, texts) in zip(places, columns.items(), strict=True):
+        style.small_text(panel, x, -1.1, title, transform=across)
+        for height, text in enumerate(texts):
+            style.small_text(panel, x, height, text, transform=across)
+    return drawing
+
+
+def _draw_values(panel: Any, table: pd.DataFrame) -> None:
+    """A bar for each field, as long as it has distinct values, which take a third of the width."""
+    values = table["values"]
+    bars = panel.barh(table["field"], values, height=0.65, color="#0072B2", alpha=0.8)
+    panel.bar_label(bars, map("{:,}".format, values), fontsize=style.SMALL, padding=2)
+    most = max(10, values.max())
     ticks = [10**power for power in range(8) if 10**power <= most]
-    panel.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    panel.set_xscale("log")
+    panel.set_xlim(1, most**3.1)
+    panel.set_xticks(ticks, map("{:,}".format, ticks))
     panel.set_xlabel("distinct values", loc="left")
     panel.minorticks_off()
     panel.tick_params(axis="y", length=0)
     panel.set_ylim(len(table) - 0.4, -1.6)
-    shares = [f"{100 * share:.3g} %" for share in table["coverage"]]
-    cleaned = [f"{int(n):,}" for n in table["changed"]]
-    columns = {"films with\na value": shares, "labels\ncleaned": cleaned}
+
+
+def _columns(table: pd.DataFrame) -> dict[str, list[str]]:
+    """The texts beside the bars by the head of their column."""
+    columns = {
+        "films with\na value": [f"{100 * share:.3g} %" for share in table["coverage"]],
+        "labels\ncleaned": [f"{int(n):,}" for n in table["changed"]],
+    }
     for name, title in _USES.items():
-        columns[title] = ["●" if used else "–" for used in table[name]]
-    for x, (title, texts) in zip(np.linspace(0.46, 0.96, len(columns)), columns.items(), strict=True):
-        for height, text in zip((-1.1, *range(len(table))), (title, *texts), strict=True):
-            small = {"ha": "center", "va": "center", "fontsize": style.SMALL}
-            panel.text(x, height, text, transform=panel.get_yaxis_transform(), **small)
-    return drawing
+        is_used = table[name].astype(bool)
+        columns[title] = list(is_used.map({True: "●", False: "–"}))
+    return columns
 
 
 def _draw_steps(panel: Any, steps: list[str]) -> None:
     """Boxes from the left to the right with an arrow between two of them."""
     panel.set_axis_off()
-    panel.set(xlim=(0, len(steps)), ylim=(0, 1))
+    panel.set_xlim(0, len(steps))
+    panel.set_ylim(0, 1)
+    fill = _DATA
     boxes: list[Any] = []
     for index, step in enumerate(steps):
-        fill = _CODE if index else _DATA
         boxes.append(_box(panel, (index + 0.5, 0.5), step.split("\n"), fill))
-        if index:
-            _arrow(panel, boxes[index - 1], boxes[index])
+        fill = _CODE
+    for start, end in itertools.pairwise(boxes):
+        _arrow(panel, start, end)
 
 
 @figure(title="When users change their minds")
@@ -167,13 +170,15 @@ def _experimental_design(shift_events: pd.DataFrame) -> Any:
     import seaborn as sns
 
     events = filled(shift_events, ["type", "turn", "n", "n_systems", "n_sessions", "n_turns"])
-    drawing, panel = style.single(2.4)
     types = [str(kind) for kind in events["type"].unique() if kind]
-    bars = {"hue_order": types, "palette": list(style.CYCLE[: len(types)]), "legend": bool(types)}
-    look = {"multiple": "stack", "discrete": True, "shrink": 0.8, "linewidth": 0, "alpha": 1}
     shifts = events.astype({"type": str, "n": float})
+    drawing, panel = style.single(2.4)
+    bars = {"hue_order": types, "palette": style.colours(len(types)), "legend": bool(types)}
+    look = {"multiple": "stack", "discrete": True, "shrink": 0.8, "linewidth": 0, "alpha": 1}
     sns.histplot(shifts, x="turn", weights="n", hue="type", ax=panel, **bars, **look)
-    panel.set(xlabel="turn", ylabel="shifts", xlim=(0.4, int(events["n_turns"].iloc[0]) + 0.6))
+    panel.set_xlabel("turn")
+    panel.set_ylabel("shifts")
+    panel.set_xlim(0.4, int(events["n_turns"].iloc[0]) + 0.6)
     for axis in (panel.xaxis, panel.yaxis):
         axis.get_major_locator().set_params(integer=True)
     if types:
@@ -191,6 +196,6 @@ def _size_of(events: pd.DataFrame) -> str:
     users = "every user counted once"
     if "paired" in events and not events["paired"].all():
         users = "own users each"
-    size = f"{int(first['n_systems'])} systems × {int(first['n_sessions'])} users"
+    size = f"{first['n_systems']} systems × {first['n_sessions']} users"
     n_shifts = int(events["n"].sum() + 1e-9)
-    return f"{size} × up to {int(first['n_turns'])} turns; {n_shifts:,} {kind}, {users}."
+    return f"{size} × up to {first['n_turns']} turns; {n_shifts:,} {kind}, {users}."

@@ -39,12 +39,17 @@ def _judge_scatter(results: pd.DataFrame) -> Any:
         construct = column.removeprefix(PREFIX)
         _sessions(panel, frame, metric, column)
         panel.set_title(f"{construct} ↑\n{_correlations(frame, metric, column)}", fontsize=style.SMALL)
-        panel.set(xlabel=style.titled(metric), ylabel="")
+        panel.set_xlabel(style.titled(metric))
+        panel.set_ylabel("")
         panel.locator_params(axis="x", nbins=4)
         panel.grid()
         ends += CONSTRUCTS.get(construct, Construct(construct, "")).scale  # foreign ones have the usual scale
-    low, high = int(min(ends)), int(max(ends))
-    axes[0][0].set(ylabel="judges' mean score", ylim=(low - 0.3, high + 0.3), yticks=range(low, high + 1))
+    low = int(min(ends))
+    high = int(max(ends))
+    first = axes[0][0]
+    first.set_ylabel("judges' mean score")
+    first.set_ylim(low - 0.3, high + 0.3)
+    first.set_yticks(range(low, high + 1))
     style.legend(drawing, systems_of(frame))
     return drawing
 
@@ -53,18 +58,20 @@ def _sessions(panel: Any, frame: pd.DataFrame, metric: str, construct: str) -> N
     """The sessions of each system, moved a little in height, and its mean with intervals both ways."""
     across = means(frame, ["model"], metric).set_index("model")
     up = means(frame, ["model"], construct).set_index("model")
-    moved = frame[construct] + rng.stream(0, "figures", construct).uniform(-_JITTER, _JITTER, len(frame))
+    noise = rng.stream(0, "figures", construct).uniform(-_JITTER, _JITTER, len(frame))
+    moved = frame[construct] + noise
     looks = style.looks(systems_of(frame))
     for name, look in looks.items():
-        rows = frame["model"] == name
-        small = {**style.marked(look), "markersize": 0.55 * look.size}
-        panel.plot(frame.loc[rows, metric], moved[rows], linestyle="none", alpha=0.3, **small)
+        own = frame["model"] == name
+        small = 0.55 * look.size
+        style.mark(panel, frame.loc[own, metric], moved[own], look, alpha=0.3, markersize=small)
     for name, look in looks.items():
-        x, y = across.loc[name], up.loc[name]
-        panel.plot([x["low"], x["high"]], [y["mean"]] * 2, color=look.colour)
-        panel.plot([x["mean"]] * 2, [y["low"], y["high"]], color=look.colour)
-        large = {**style.marked(look), "markersize": 1.5 * look.size}
-        panel.plot(x["mean"], y["mean"], mec="white", mew=0.7, **large)
+        x = across.loc[name]
+        y = up.loc[name]
+        panel.plot([x["low"], x["high"]], [y["mean"], y["mean"]], color=look.colour)
+        panel.plot([x["mean"], x["mean"]], [y["low"], y["high"]], color=look.colour)
+        large = 1.5 * look.size
+        style.mark(panel, x["mean"], y["mean"], look, markersize=large, mec="white", mew=0.7)
 
 
 def _correlations(frame: pd.DataFrame, metric: str, construct: str) -> str:
@@ -101,18 +108,21 @@ def _tokens_and_time(llm_calls: pd.DataFrame, model_metrics: pd.DataFrame) -> An
     n_calls = llm_calls.groupby(keys).size()
     sums = sent.groupby(keys)[list(_CALLS)].sum()
     looks = style.looks(systems_of(model_metrics))
-    drawing, axes = style.figure(0.95 + 0.36 * len(sums), 1, len(_CALLS), sharey=True)
-    for panel, (column, title) in zip(axes[0], _CALLS.items(), strict=True):
+    drawing, axes = style.row_panels(len(sums), len(_CALLS), row=0.36)
+    for panel, (column, title) in zip(axes, _CALLS.items(), strict=True):
         table = means(sent, keys, column).set_index(keys)
         for height, (role, model) in enumerate(sums.index):
-            style.estimate(panel, height, table.loc[(role, model)], looks.get(model, _OTHER))
-            style.beside(panel, height, total(sums.loc[(role, model), column], column))
+            look = looks.get(model, _OTHER)
+            style.estimate(panel, height, table.loc[(role, model)], look)
+            amount = sums.loc[(role, model), column]
+            style.beside(panel, height, total(amount, column))
         panel.margins(x=0.12)
         panel.set_xlim(left=0)
         style.across(panel, f"{title} per call", 4, fontsize=style.SMALL)
+    models = style.labels([model for _, model in sums.index])
     names = []
-    for label, key in zip(style.labels([model for _, model in sums.index]), sums.index, strict=True):
-        names.append(f"{label}\n{key[0]}, {n_calls[key]:,} calls")
+    for label, (role, model) in zip(models, sums.index, strict=True):
+        names.append(f"{label}\n{role}, {n_calls[role, model]:,} calls")
     style.name_rows(axes, names)
     n = sent["session_id"].nunique()
     text = "Means per answered call with 95 % intervals; beside a panel: sums"

@@ -53,33 +53,31 @@ def _correlation_heatmap(results: pd.DataFrame, *, metrics: Sequence[str] = ()) 
     wide = pairs.pivot_table(index="y", columns="x", values="correlation", dropna=False)
     wide = wide.reindex(index=columns[1:], columns=columns[:-1])
     drawing, panel = style.single(max(2.6, 1.0 + 0.34 * len(columns)))
-    colours = style.cells(
-        panel,
-        wide.to_numpy(float),
-        wide.map(signed),
-        cmap="RdBu",  # for colour-blind readers, too
-        vmin=-1,
-        dark=0.65,
-        annot_kws={"linespacing": 0.95},
-    )
+    look = {
+        "cmap": "RdBu",
+        "vmin": -1,
+        "annot_kws": {"linespacing": 0.95},
+    }  # RdBu: for colour-blind readers, too
+    colours = style.cells(panel, wide.to_numpy(float), wide.map(signed), dark=0.65, **look)
     _bold(panel, pairs, columns)
     panel.set_xticklabels(names[:-1], **_TILTED)
     panel.set_yticklabels(names[1:], rotation=0)
+    panel.set_xlabel("metric")
+    panel.set_ylabel("metric")
     ticks = [-1, -0.5, 0, 0.5, 1]
     style.scale(drawing, colours, panel, "Spearman correlation", fraction=0.04, ticks=ticks)
-    panel.set(xlabel="metric", ylabel="metric")
     return drawing
 
 
 def _bold(panel: Any, pairs: pd.DataFrame, columns: Sequence[str]) -> None:
     """Print in bold the cells whose interval excludes 0."""
     sure = pairs[(pairs["low"] > 0) | (pairs["high"] < 0)]
-    places = set()
+    cells = set()
     for x, y in zip(sure["x"], sure["y"], strict=True):
-        places.add((columns.index(x), columns.index(y) - 1))
+        cells.add((columns.index(x), columns.index(y) - 1))
     for text in panel.texts:
         x, y = text.get_position()
-        if (int(x), int(y)) in places:
+        if (int(x), int(y)) in cells:
             text.set_weight("bold")
 
 
@@ -91,14 +89,15 @@ def within_correlations(results: pd.DataFrame, metrics: Sequence[str]) -> pd.Dat
     """
     frame = results.reset_index(drop=True)
     pairs = list(combinations(metrics, 2))
-    clusters, owner = np.unique(frame["session_id"].astype(str), return_inverse=True)
-    sums = np.zeros((len(clusters), len(pairs), 3))  # of x², y² and xy
-    for height, pair in enumerate(pairs):
+    sessions, session = np.unique(frame["session_id"].astype(str), return_inverse=True)
+    sums = np.zeros((len(sessions), len(pairs), 3))  # of x², y² and xy
+    for number, pair in enumerate(pairs):
         both = frame[list(pair)].astype(float).dropna()
         ranks = both.rank() / max(1, len(both))
         centred = ranks - ranks.groupby(frame["model"]).transform("mean")
         x, y = centred.to_numpy().T
-        np.add.at(sums[:, height], owner[both.index], np.column_stack([x * x, y * y, x * y]))
+        products = np.column_stack([x * x, y * y, x * y])
+        np.add.at(sums[:, number], session[both.index], products)
 
     def statistic(weights: NDArray[np.float64]) -> NDArray[np.float64]:
         xx, yy, xy = np.moveaxis(np.tensordot(weights, sums, axes=1), 2, 0)
@@ -106,8 +105,8 @@ def within_correlations(results: pd.DataFrame, metrics: Sequence[str]) -> pd.Dat
         undefined = np.full_like(scale, np.nan)
         return np.asarray(np.divide(xy, scale, out=undefined, where=scale > 1e-9))
 
-    width = 3 * len(pairs) + len(clusters)
-    estimates = bootstrap_estimates(statistic, len(clusters), method="percentile", width=width)
+    width = 3 * len(pairs) + len(sessions)
+    estimates = bootstrap_estimates(statistic, len(sessions), method="percentile", width=width)
     table = pd.DataFrame(pairs, columns=["x", "y"])
     return table.assign(correlation=estimates.estimate, low=estimates.low, high=estimates.high)
 
@@ -121,23 +120,28 @@ def _paired_effects(paired_effects: pd.DataFrame) -> Any:
     """
     columns = ["outcome", "a", "b", "diff", "low", "high", "smallest", "n_sessions"]
     table = filled(paired_effects, columns).sort_values("diff", ascending=False, kind="stable")
-    smallest = float(table["smallest"].iloc[0])
+    first = table.iloc[0]
+    smallest = float(first["smallest"])
     drawing, panel = style.single(max(1.9, 0.9 + 0.2 * len(table)))
     panel.axvspan(-smallest, smallest, color=style.GRID, alpha=0.8, linewidth=0)
-    panel.axvline(0, color=style.FAINT, linewidth=0.8)
+    style.zero(panel, linewidth=0.8)
     for height, row in enumerate(table.itertuples()):
         style.interval(panel, height, row.low, row.high, style.INK, caps=0.2)
         panel.plot(row.diff, height, "s", color=style.INK, markersize=4)
         text = f"{row.diff:z.2f} [{row.low:z.2f}, {row.high:z.2f}]"
         style.beside(panel, height, text.replace("-", "−"))
-    first = style.labels([str(name) for name in table["a"]], 18)
-    second = style.labels([str(name) for name in table["b"]], 18)
-    names = [f"{a} − {b}" for a, b in zip(first, second, strict=True)]
-    panel.set_yticks(range(len(table)), names)
-    panel.set(ylim=(len(table) - 0.4, -0.6), ylabel="contrast")
-    panel.set(xlabel=f"difference in {style.titled(str(table['outcome'].iloc[0]))}")
-    panel.tick_params(axis="y", length=0)
+    style.name_rows(panel, _contrast_names(table))
+    panel.set_ylabel("contrast")
+    panel.set_xlabel(f"difference in {style.titled(str(first['outcome']))}")
     panel.grid(axis="x")
     shaded = f"Shaded: less than the smallest difference that matters ({smallest:g})"
-    style.note(drawing, f"{shaded}; lines: 95 % intervals; n = {int(table['n_sessions'].max())} scenarios.")
+    n = int(table["n_sessions"].max())
+    style.note(drawing, f"{shaded}; lines: 95 % intervals; n = {n} scenarios.")
     return drawing
+
+
+def _contrast_names(table: pd.DataFrame) -> list[str]:
+    """The contrasts as an axis names them: the first system, minus, the second."""
+    first = style.labels([str(name) for name in table["a"]], 18)
+    second = style.labels([str(name) for name in table["b"]], 18)
+    return [f"{a} − {b}" for a, b in zip(first, second, strict=True)]

@@ -34,43 +34,54 @@ def _score_around_shifts(turns: pd.DataFrame, *, metrics: Sequence[str] = ()) ->
     near = around_shifts(turns, _BEFORE, _AFTER)
     if near.empty:
         raise NoDataError("no shift in these sessions; there is nothing to align")
-    drawing, axes = style.figure(3.3, 1, len(shown))
     offsets = range(-_BEFORE, _AFTER + 1)
-    names = [f"{offset:+d}".replace("-", "−") if offset else "shift" for offset in offsets]
+    drawing, axes = style.figure(3.3, 1, len(shown))
     for panel, metric in zip(axes[0], shown, strict=True):
         _lines(panel, means(near, ["model", "offset"], metric))
         panel.axvline(-0.5, color=style.INK, linewidth=0.8, linestyle=(0, (2, 2)))
-        panel.set(title=style.titled(metric), xlabel="turns since the shift")
-        panel.set_xticks(offsets, names)
+        panel.set_title(style.titled(metric))
+        panel.set_xlabel("turns since the shift")
+        panel.set_xticks(offsets, list(map(_signed, offsets)))
     axes[0][0].set_ylabel("mean score")
     style.legend(drawing, systems_of(turns))
     return drawing
 
 
+def _signed(offset: int) -> str:
+    """How an axis names a turn by its distance to the shift."""
+    return f"{offset:+d}".replace("-", "−") if offset else "shift"
+
+
 def around_shifts(turns: pd.DataFrame, before: int, after: int) -> pd.DataFrame:
     """The turns ``before`` and ``after`` a shift, up to the next, with their ``offset`` (0: the shift)."""
-    frame = turns.sort_values(_SHIFT, kind="stable").reset_index(drop=True)
-    since = frame["since_shift"].astype("Float64").to_numpy(dtype=float, na_value=np.nan)
-    shift_turn = frame["turn"].where(since == 0)
-    ahead = shift_turn.groupby([frame["model"], frame["session_id"]]).bfill() - frame["turn"]
-    coming = frame.assign(offset=-ahead)[(ahead >= 1) & (ahead <= before) & (since != 0)]
-    following = frame.assign(offset=since)[(since >= 0) & (since <= after)]
+    ordered = turns.sort_values(_SHIFT, kind="stable").reset_index(drop=True)
+    since = ordered["since_shift"].astype("Float64").to_numpy(dtype=float, na_value=np.nan)
+    shift_turn = ordered["turn"].where(since == 0)
+    next_shift = shift_turn.groupby([ordered["model"], ordered["session_id"]]).bfill()
+    ahead = next_shift - ordered["turn"]
+    is_before = (ahead >= 1) & (ahead <= before) & (since != 0)
+    is_after = (since >= 0) & (since <= after)
+    coming = ordered.assign(offset=-ahead)[is_before]
+    following = ordered.assign(offset=since)[is_after]
     return pd.concat([coming, following], ignore_index=True).astype({"offset": int})
 
 
 def _lines(panel: Any, table: pd.DataFrame) -> None:
     """A line and a band for each system, a little beside one another; undefined points are gaps."""
     looks = style.looks(systems_of(table))
-    for step, (name, look) in zip(aside(len(looks)), looks.items(), strict=True):
+    steps = aside(len(looks))
+    for step, (name, look) in zip(steps, looks.items(), strict=True):
         rows = table[table["model"] == name].sort_values("offset")
-        style.band(panel, rows["offset"].to_numpy(dtype=float) + step, rows, look)
+        x = rows["offset"].to_numpy(dtype=float) + step
+        style.band(panel, x, rows, look)
     panel.axhline(0, color=style.FAINT, linewidth=0.6, zorder=0)
     panel.grid(axis="y")
 
 
 def aside(n_systems: int) -> NDArray[np.float64]:
     """How far each system stands beside a reply, in replies."""
-    return np.linspace(-0.5, 0.5, n_systems + 2)[1:-1] * min(0.06 * n_systems, 0.5)
+    width = min(0.06 * n_systems, 0.5)
+    return np.linspace(-0.5, 0.5, n_systems + 2)[1:-1] * width
 
 
 def waiting(shifts: pd.DataFrame, kind: str = "item") -> pd.DataFrame:
@@ -99,11 +110,15 @@ def _recovery_curves(shifts: pd.DataFrame) -> Any:
     drawing, axes = style.figure(3.3 + below, 2, 1, sharex=True, height_ratios=[2.2, below])
     upper, lower = axes[:, 0]
     curves = kaplan_meier(times)
-    for step, (name, look) in zip(aside(len(order)), style.looks(order).items(), strict=True):
+    steps = aside(len(order))
+    for step, (name, look) in zip(steps, style.looks(order).items(), strict=True):
         end = followed(times.loc[times["system"] == name, "time"])
-        curve = curves[curves["system"] == name].drop_duplicates("time", keep="last")
-        _curve(upper, curve[curve["time"] <= end], end, step, look)
-    upper.set(ylabel="cumulative incidence", ylim=(-0.03, 1.03), xlim=(-0.3, last + 0.45))
+        own = (curves["system"] == name) & (curves["time"] <= end)
+        curve = curves[own].drop_duplicates("time", keep="last")
+        _curve(upper, curve, end, step, look)
+    upper.set_ylabel("cumulative incidence")
+    upper.set_xlim(-0.3, last + 0.45)
+    upper.set_ylim(-0.03, 1.03)
     upper.grid(axis="y")
     _waiting_table(lower, times, order, last)
     style.legend(drawing, order)
@@ -117,12 +132,13 @@ def _curve(panel: Any, curve: pd.DataFrame, end: float, step: float, look: style
     share, low, high = 1 - np.vstack([survival, survival[-1]]).T
     panel.fill_between(times, high, low, step="post", color=look.colour, alpha=0.15, linewidth=0)
     panel.step(times, share, where="post", color=look.colour, linestyle=look.line)
-    panel.plot(times[:-1], share[:-1], linestyle="none", clip_on=False, **style.marked(look))
+    style.mark(panel, times[:-1], share[:-1], look, clip_on=False)
 
 
 def followed(times: pd.Series) -> float:
     """The last reply, 0 or more, before which ten shifts (all, where there are fewer) are at risk."""
-    return float(times.nlargest(min(_FEWEST, len(times))).min())
+    n_longest = min(_FEWEST, len(times))
+    return float(times.nlargest(n_longest).min())
 
 
 def _waiting_table(panel: Any, times: pd.DataFrame, order: Sequence[str], last: int) -> None:
@@ -132,16 +148,19 @@ def _waiting_table(panel: Any, times: pd.DataFrame, order: Sequence[str], last: 
     for name in order:
         own = times.loc[times["system"] == name, "time"].to_numpy()
         counts[name] = (own[:, None] >= replies).sum(axis=0)
-    widest = 1 + len(str(max(row.max() for row in counts.values())))
+    largest = max(row.max() for row in counts.values())
+    widest = 1 + len(str(largest))
     step = max(1, -(-(last + 1) * widest // 100))  # 100 characters across: numbers that do not touch
+    shown = replies[::step]
     for height, name in enumerate(order):
-        for reply in replies[::step]:
+        for reply in shown:
             text = str(counts[name][reply])
-            panel.text(reply, height, text, ha="center", va="center", fontsize=style.SMALL)
+            style.small_text(panel, reply, height, text)
     panel.set_yticks(range(len(order)), style.labels(order))
-    panel.set(ylim=(len(order) - 0.4, -0.6), xlabel="replies since the shift")
+    panel.set_ylim(len(order) - 0.4, -0.6)
+    panel.set_xlabel("replies since the shift")
+    panel.set_xticks(shown)
     panel.set_title("at risk: shifts not yet recovered before the reply", loc="left", fontsize=style.SMALL)
-    panel.set_xticks(replies[::step])
     panel.tick_params(axis="both", length=0)
     panel.tick_params(axis="y", pad=2 * widest + 2)  # clear of the first number
     panel.spines[:].set_visible(False)
@@ -155,16 +174,18 @@ def at_risk(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
     """
     absent = {"hit_by_chance"} - set(turns) | {"delay_item", "n_answers"} - set(shifts)
     if absent:
-        raise NoDataError(f"the run's tables have no {', '.join(sorted(absent))}; evaluate the run anew")
+        names = ", ".join(sorted(absent))
+        raise NoDataError(f"the run's tables have no {names}; evaluate the run anew")
     after = turns[turns["since_shift"].notna()]
     reply = after["since_shift"].astype(int)
     rows = after[["model", "session_id"]].assign(turn=after["turn"] - reply, reply=reply)
-    rows = rows.assign(expected=after["hit_by_chance"])
+    rows["expected"] = after["hit_by_chance"]
     rows = rows.merge(shifts[[*_SHIFT, "delay_item", "n_answers"]], on=_SHIFT)
     rows = rows[~(rows["reply"] > rows["delay_item"])]
-    answers = pd.cut(rows["n_answers"].astype(float), [0, 9, 49, np.inf], labels=STRATA)
-    rows = rows.assign(event=rows["reply"] == rows["delay_item"], answers=answers)
-    rows = rows[answers.notna()].astype({"answers": str})
+    rows["event"] = rows["reply"] == rows["delay_item"]
+    n_answers = rows["n_answers"].astype(float)
+    rows["answers"] = pd.cut(n_answers, [0, 9, 49, np.inf], labels=STRATA)
+    rows = rows[rows["answers"].notna()].astype({"answers": str})
     return rows[[*_SHIFT, "reply", "event", "expected", "answers"]].reset_index(drop=True)
 
 
@@ -185,13 +206,15 @@ def _recovery_by_answers(replies_at_risk: pd.DataFrame) -> Any:
     risks = require(replies_at_risk, ["session_id", "reply", "event", "expected", "answers", "users"])
     order = systems_of(risks)
     strata = [name for name in STRATA if (risks["answers"] == name).any()]
-    drawing, axes = style.figure(0.95 + 0.26 * len(order), 1, len(strata), sharey=True)
-    for panel, stratum in zip(axes[0], strata, strict=True):
-        rows = risks[risks["answers"] == stratum]
-        _beyond_chance(panel, rows.rename(columns={"model": "system", "session_id": "scenario"}), order)
+    columns = {"model": "system", "session_id": "scenario"}
+    drawing, axes = style.row_panels(len(order), len(strata))
+    for panel, stratum in zip(axes, strata, strict=True):
+        rows = risks[risks["answers"] == stratum].rename(columns=columns)
+        _beyond_chance(panel, rows, order)
         style.across(panel, f"{stratum} films", 4)
     style.name_rows(axes, style.labels(order))
-    users = f"{risks['users'].iloc[0]}; lines: 95 % intervals, n = {risks['session_id'].nunique()} scenarios"
+    n = risks["session_id"].nunique()
+    users = f"{risks['users'].iloc[0]}; lines: 95 % intervals, n = {n} scenarios"
     marks = f"beside a panel: shifts; ◂: below −1; no mark: fewer than {_FEWEST} shifts; 0 is chance."
     style.note(drawing, f"{users}; {marks}")
     return drawing
@@ -202,13 +225,15 @@ def _beyond_chance(panel: Any, rows: pd.DataFrame, order: Sequence[str]) -> None
     n_shifts = rows[rows["reply"] == 0].groupby("system").size()
     curves = net_incidence(rows, Design(resamples=1000), time="reply")
     curves = curves[(curves["at_risk"] >= _FEWEST) & (curves["time"] <= _LAST)]
-    ends = curves.rename(columns={"incidence": "mean"}).groupby("system").tail(1).set_index("system")
+    last = curves.groupby("system").tail(1).set_index("system")
+    ends = last.rename(columns={"incidence": "mean"})
     for height, (name, look) in enumerate(style.looks(order).items()):
         style.beside(panel, height, f"{n_shifts.get(name, 0)}")
         if name not in ends.index:
             continue
-        style.estimate(panel, height, ends.loc[name], look)
-        if ends.loc[name, "mean"] < -1:
-            panel.plot(-1, height, "<", color=look.colour, markersize=look.size)
-    panel.axvline(0, color=style.FAINT, linewidth=0.6, zorder=0)
+        row = ends.loc[name]
+        style.estimate(panel, height, row, look)
+        if row["mean"] < -1:
+            style.mark(panel, -1, height, look, marker="<")
+    style.zero(panel, zorder=0)
     panel.set_xlim(-1.1, 1.1)

@@ -1,6 +1,6 @@
 """Scores of the systems: the leaderboard, bars for each metric, distributions, and outcomes over a sweep."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,8 @@ from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.metrics.gain import ABLE
 
 _WIDE = 4  # panels whose titles have room for one line
-_RIDGES, _FEW = 4, 10  # panels that fit side by side; sessions below which a density says nothing
+_RIDGES = 4  # panels of densities that fit side by side
+_FEW = 10  # sessions below which a density says nothing
 _MOST = 4  # panels of a sweep
 _ENDS = ["mean", "low", "high"]
 _TILTED = {"rotation": 20, "ha": "right", "rotation_mode": "anchor"}
@@ -49,13 +50,14 @@ def _leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) ->
     first = next(iter(parts))
     leading = parts[first]["mean"].sort_values(ascending=layout.lower(first), kind="stable")
     order = [str(name) for name in leading.index]
-    drawing, axes = style.figure(0.95 + 0.26 * len(order), 1, len(parts), sharey=True)
-    for panel, (metric, rows) in zip(axes[0], parts.items(), strict=True):
+    looks = style.looks(order)
+    drawing, axes = style.row_panels(len(order), len(parts))
+    for panel, (metric, rows) in zip(axes, parts.items(), strict=True):
         ranks = _ranks(model_metrics, metric, rows["mean"])
-        for height, (name, look) in enumerate(style.looks(order).items()):
+        for height, (name, look) in enumerate(looks.items()):
             style.estimate(panel, height, rows.loc[name], look, caps=0.24)
-            style.beside(panel, height, "–" if np.isnan(ranks[name]) else f"{ranks[name]:.0f}")
-        panel.axvline(0, color=style.FAINT, linewidth=0.6, zorder=0)
+            style.beside(panel, height, ranks[name])
+        style.zero(panel, zorder=0)
         panel.margins(x=0.12)
         title = style.titled(metric)
         if len(parts) > _WIDE:
@@ -72,13 +74,14 @@ def _valid(convention: str) -> Sequence[str]:
     return [name for name in outcomes if not base.get(name).mark] or outcomes
 
 
-def _ranks(model_metrics: pd.DataFrame, metric: str, means: pd.Series) -> pd.Series:
-    """The ranks of the systems; by shift cost none for who has nothing to lose."""
+def _ranks(model_metrics: pd.DataFrame, metric: str, means: pd.Series) -> dict[str, str]:
+    """The rank of each system as text; by shift cost "–" for who has nothing to lose."""
     if metric == "shift_cost":
         gain = model_metrics[model_metrics["metric"] == "straight_gain"].set_index("model")["mean"]
-        able = gain.astype(float) >= ABLE
-        means = means.where(able.reindex(means.index, fill_value=True))
-    return means.rank(ascending=layout.lower(metric), method="min")
+        is_able = gain.astype(float) >= ABLE
+        means = means.where(is_able.reindex(means.index, fill_value=True))
+    ranks = means.rank(ascending=layout.lower(metric), method="min")
+    return {name: f"{rank:.0f}".replace("nan", "–") for name, rank in ranks.items()}
 
 
 @figure(
@@ -99,31 +102,39 @@ def _metric_bars(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) ->
     Note: Bars: mean over sessions; lines: 95 % interval; –: not defined, not 0; arrows: better; n =
         {sessions} sessions per system.
     """
-    import seaborn as sns
-
-    frames.require(model_metrics, ["metric"])
     shown = list(metrics)
     if not shown:
+        frames.require(model_metrics, ["metric"])
         judged = [name for name in CONSTRUCTS if name in set(model_metrics["metric"])]
         shown = [*frames.shown_in("metric_bars", model_metrics), *judged]
     parts = _by_metric(model_metrics, shown)
     order = frames.systems_of(model_metrics)
-    colours = [look.colour for look in style.looks(order).values()]
     row_height = 0.55 + 0.155 * len(order)
     drawing, axes = style.panels(len(parts), 3, lambda rows: 0.5 + rows * row_height, sharey=True)
     for panel, (metric, rows) in zip(axes.flat, parts.items(), strict=False):
-        rows = rows.loc[order]
-        bars = {"width": 0.72, "saturation": 1, "alpha": 0.85, "errorbar": None, "linewidth": 0}
-        sns.barplot(x=rows["mean"], y=order, hue=order, palette=colours, legend=False, ax=panel, **bars)
-        for height, (mean, low, high) in enumerate(rows[_ENDS].itertuples(index=False)):
-            style.interval(panel, height, low, high, style.INK, linewidth=1.2)
-            if np.isnan(mean):
-                panel.text(0, height, " –", va="center", color=style.FAINT)
-        panel.axvline(0, color=style.FAINT, linewidth=0.6)
-        panel.set(xlabel="", ylabel="")
+        _bars(panel, rows.loc[order])
         style.across(panel, style.titled(metric), 4)
     style.name_rows(axes, style.labels(order))
     return drawing
+
+
+def _bars(panel: Any, rows: pd.DataFrame) -> None:
+    """A bar for each system with its interval; a dash where the mean is not defined."""
+    import seaborn as sns
+
+    looks = style.looks(rows.index)
+    colours = [look.colour for look in looks.values()]
+    bars = {"width": 0.72, "saturation": 1, "alpha": 0.85, "errorbar": None, "linewidth": 0}
+    sns.barplot(
+        x=rows["mean"], y=list(looks), hue=list(looks), palette=colours, legend=False, ax=panel, **bars
+    )
+    for height, (mean, low, high) in enumerate(rows[_ENDS].itertuples(index=False)):
+        style.interval(panel, height, low, high, style.INK, linewidth=1.2)
+        if np.isnan(mean):
+            panel.text(0, height, " –", va="center", color=style.FAINT)
+    style.zero(panel)
+    panel.set_xlabel("")
+    panel.set_ylabel("")
 
 
 @figure(title="Distribution of session scores", metrics=[*layout.MAIN, "topic_adaptation_score"])
@@ -140,17 +151,18 @@ def _distributions(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any
         shown = shown[:_RIDGES]
     frames.require(results, ["session_id", *shown])
     order = frames.systems_of(results)
+    bins = 5 if len(shown) < _RIDGES else 3
     drawing, axes = style.figure(0.8 + 0.36 * len(order), 1, len(shown), sharey=True)
     for panel, metric in zip(axes[0], shown, strict=True):
         table = frames.means(results, ["model"], metric).set_index("model")
         for height, (name, look) in enumerate(style.looks(order).items()):
-            foot = height + 0.32
             values = results.loc[results["model"] == name, metric].astype(float).dropna()
+            foot = height + 0.32
             _ridge(panel, values.to_numpy(), foot, look.colour)
             row = table.loc[name]
             style.interval(panel, foot, row["low"], row["high"], style.INK, linewidth=1.6)
             panel.plot(row["mean"], foot, "o", color="white", mec=style.INK, mew=1, markersize=3.5)
-        style.across(panel, style.titled(metric), 5 if len(shown) < _RIDGES else 3)
+        style.across(panel, style.titled(metric), bins)
     style.name_rows(axes, style.labels(order))
     return drawing
 
@@ -164,7 +176,8 @@ def _ridge(panel: Any, values: Any, foot: float, colour: str) -> None:
         return
     low, high = values.min(), values.max()
     x = np.linspace(low, high, 160)
-    density = gaussian_kde(values)(x)
+    estimate = gaussian_kde(values)
+    density = estimate(x)
     top = foot - 0.78 * density / density.max()
     panel.fill_between(x, foot, top, color=colour, alpha=0.35, linewidth=0)
     panel.plot(x, top, color=colour, linewidth=1.1)
@@ -177,29 +190,23 @@ def sweep_outcomes(sweep: pd.DataFrame) -> Any:
     Means over runs, with the mean of their 95 % intervals. NoDataError where no parameter has two values.
     """
     frames.filled(sweep, ["parameter", "value", "model", "metric", *_ENDS, "convention"])
-    sweep = sweep.assign(base=sweep["convention"].str.partition("(")[0])
-    parts = []
-    for key, rows in sweep.groupby(["parameter", "base"], sort=False):
+    kinds = sweep["convention"].str.partition("(")[0].rename("kind")
+    panels_of = []
+    for (parameter, kind), rows in sweep.groupby(["parameter", kinds], sort=False):
         if len(rows["value"].unique()) > 1:
-            parts.append((key, rows))
-    if not parts:
+            panels_of.append((parameter, kind, rows))
+    if not panels_of:
         raise NoDataError("no parameter of the sweep has more than one value")
-    parts = parts[:_MOST]
-    drawing, axes = style.figure(3.1, 1, len(parts))
+    shown = panels_of[:_MOST]
+    drawing, axes = style.figure(3.1, 1, len(shown))
     looks = style.looks(frames.systems_of(sweep))
-    for panel, ((parameter, convention), rows) in zip(axes[0], parts, strict=True):
+    for panel, (parameter, kind, rows) in zip(axes[0], shown, strict=True):
         outcome = frames.primary(rows)
+        _over_values(panel, parameter, rows[rows["metric"] == outcome], looks)
         values = [str(value) for value in rows["value"].unique()]
-        means = rows[rows["metric"] == outcome].groupby(["model", "value"])[_ENDS].mean()
-        for height, (name, look) in enumerate(looks.items()):
-            ends = means.reindex([(name, value) for value in values])
-            if parameter == "seed":  # seeds have no order that a line could follow
-                aside = 0.5 * ((height + 0.5) / len(looks) - 0.5)
-                _points(panel, np.arange(len(values)) + aside, ends, look)
-            else:
-                style.band(panel, np.arange(len(values)), ends, look)
         panel.set_xticks(range(len(values)), style.labels(values, 16), **_TILTED)
-        panel.set(xlabel=parameter, title=f"{style.titled(outcome)}, {convention}")
+        panel.set_xlabel(parameter)
+        panel.set_title(f"{style.titled(outcome)}, {kind}")
         panel.grid(axis="y")
         panel.margins(x=0.15)
     axes[0][0].set_ylabel("mean score")
@@ -208,7 +215,21 @@ def sweep_outcomes(sweep: pd.DataFrame) -> Any:
     return drawing
 
 
+def _over_values(panel: Any, parameter: str, rows: pd.DataFrame, looks: Mapping[str, style.Look]) -> None:
+    """The means of each system over the values of a parameter: a line, or points for seeds (without order)."""
+    values = [str(value) for value in rows["value"].unique()]
+    means = rows.groupby(["model", "value"])[_ENDS].mean()
+    places = np.arange(len(values))
+    for step, (name, look) in enumerate(looks.items()):
+        ends = means.reindex([(name, value) for value in values])
+        if parameter == "seed":
+            share = (step + 0.5) / len(looks)
+            _points(panel, places + 0.5 * (share - 0.5), ends, look)
+        else:
+            style.band(panel, places, ends, look)
+
+
 def _points(panel: Any, x: Any, ends: pd.DataFrame, look: style.Look) -> None:
     """Means with upright intervals that no line joins."""
     panel.vlines(x, ends["low"], ends["high"], color=look.colour, linewidth=1)
-    panel.plot(x, ends["mean"], linestyle="none", **style.marked(look))
+    style.mark(panel, x, ends["mean"], look)

@@ -24,17 +24,18 @@ def _adaptation_profile(shifts: pd.DataFrame) -> Any:
     table = recovered_by_type(shifts, recovered_by(shifts)).astype({"type": str})
     order = systems_of(shifts)
     types = list(table["type"].unique())
-    index = pd.MultiIndex.from_product([order, types])
-    ends = table.set_index(["model", "type"])[["share", "low", "high"]].reindex(index)
-    values = ends.to_numpy().reshape(len(order), len(types), 3)
+    cells = pd.MultiIndex.from_product([order, types])
+    ends = table.set_index(["model", "type"])[["share", "low", "high"]]
+    values = ends.reindex(cells).to_numpy().reshape(len(order), len(types), 3)
     texts = np.apply_along_axis(_with_interval, 2, values)
-    small = style.SMALL * min(1.0, _TYPES / len(types))
+    fontsize = style.SMALL * min(1.0, _TYPES / len(types))
     drawing, panel = style.single(max(2.2, 1.15 + 0.4 * len(order)))
-    look = {"fontsize": small, "linespacing": 1.1}
-    colours = style.cells(panel, values[..., 0], texts, alpha=1.0, linewidths=1.5, annot_kws=look)
-    panel.set_xticklabels(_heads(table, types), fontsize=small)
+    small = {"fontsize": fontsize, "linespacing": 1.1}
+    colours = style.cells(panel, values[..., 0], texts, alpha=1.0, linewidths=1.5, annot_kws=small)
+    panel.set_xticklabels(_heads(table, types), fontsize=fontsize)
     panel.set_yticklabels(style.labels(order), rotation=0)
-    panel.set(xlabel="type of shift", ylabel="")
+    panel.set_xlabel("type of shift")
+    panel.set_ylabel("")
     style.scale(drawing, colours, panel, "share recovered", fraction=0.04)
     return drawing
 
@@ -67,12 +68,17 @@ def recovered_by_type(shifts: pd.DataFrame, kind: str = "item") -> pd.DataFrame:
     require(shifts, ["session_id", "type", column])
     sizes = shifts["type"].value_counts()
     types = sorted(sizes.index, key=lambda name: (-int(sizes[name]), str(name)))
-    cells = shifts.groupby(["model", "type"], sort=False)[column].agg(["sum", "size"]).astype(int)
+    recovered = shifts.groupby(["model", "type"], sort=False)[column]
+    counts = recovered.agg(["sum", "size"]).astype(int)
     order = pd.MultiIndex.from_product([systems_of(shifts), types], names=["model", "type"])
-    cells = cells.loc[order[order.isin(cells.index)]].rename(columns={"size": "n"})
-    low, high = proportion_confint(cells["sum"], cells["n"], method="wilson")
-    cells = cells.assign(share=cells["sum"] / cells["n"], low=low.clip(0.0), high=high.clip(upper=1.0))
-    return cells.reset_index()[["model", "type", "share", "low", "high", "n"]]
+    counts = counts.loc[order[order.isin(counts.index)]]
+    n = counts["size"]
+    low, high = proportion_confint(counts["sum"], n, method="wilson")
+    table = pd.DataFrame({"share": counts["sum"] / n})
+    table["low"] = low.clip(0.0)
+    table["high"] = high.clip(upper=1.0)
+    table["n"] = n
+    return table.reset_index()
 
 
 @figure(title="Uptake, release and retention by type of shift")
@@ -94,11 +100,13 @@ def _shift_profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> Any:
         for height, kind in enumerate(types):
             ends = rows[rows["type"] == kind].set_index("model")[["mean", "low", "high"]]
             style.dots(panel, height, order, ends.to_dict("index"))
-        panel.set(xlabel=style.titled(part), ylim=(len(types) - 0.5, -0.5))
-        panel.axvline(0, color=style.FAINT, linewidth=0.6)
+        panel.set_xlabel(style.titled(part))
+        style.zero(panel)
         panel.grid(True, axis="x")
-    axes[0][0].set_yticks(range(len(types)), style.labels(types))
-    axes[0][0].set_ylabel("type of shift")
+    first = axes[0][0]
+    first.set_ylim(len(types) - 0.5, -0.5)
+    first.set_yticks(range(len(types)), style.labels(types))
+    first.set_ylabel("type of shift")
     style.legend(drawing, order, lines=False)
     return drawing
 
@@ -106,11 +114,11 @@ def _shift_profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> Any:
 def profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
     """Mean uptake, release and retention by system and type of shift, with 95 % intervals; a row a cell."""
     require(turns, ["session_id", "turn", "since_shift", *PARTS])
-    rows = turns[turns["since_shift"].notna()]
-    rows = rows.assign(shift=rows["turn"] - rows["since_shift"].astype(int))
+    replies = turns[turns["since_shift"].notna()]
+    replies = replies.assign(shift=replies["turn"] - replies["since_shift"].astype(int))
     kinds = shifts[["model", "session_id", "turn", "type"]].rename(columns={"turn": "shift"})
-    rows = rows.merge(kinds, on=["model", "session_id", "shift"])
-    rows = pd.concat([rows, rows.assign(type=ALL_TYPES)], ignore_index=True)
+    typed = replies.merge(kinds, on=["model", "session_id", "shift"])
+    rows = pd.concat([typed, typed.assign(type=ALL_TYPES)], ignore_index=True)
     tables = []
     for part in PARTS:
         defined = rows[rows[part].notna()]

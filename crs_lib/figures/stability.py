@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,27 +14,17 @@ from crs_lib.figures.pairs import signed
 from crs_lib.metrics import base
 from crs_lib.metrics.conventions import ItemWeights
 
-_COLUMNS = (
-    "a",
-    "b",
-    "effect",
-    "sessions",
-    "power",
-    "outcome",
-    "smallest",
-    "target",
-    "n",
-    "sd_difference",
-    "alpha",
-    "n_sessions",
-    "n_systems",
-    "n_contrasts",
-)
-_EFFECTS = ("#56B4E9", "#0072B2", "#222222")  # colours of the sizes of a difference
-_DASHES = ((1, 1), "", (4, 1.5))
+_COLUMNS = ("a", "b", "effect", "sessions", "power", "outcome", "smallest", "target", "n", "sd_difference")
+_RUN_COLUMNS = ("alpha", "n_sessions", "n_systems", "n_contrasts")
+_LINES = (
+    ("#56B4E9", (1, 1)),
+    ("#0072B2", ""),
+    ("#222222", (4, 1.5)),
+)  # colour and dashes by size of a difference
 _TICKS = (5, 20, 100, 500, 2000)
 MOST_CONTRASTS = 16
-_ONE_LINE, _LONG = 20, 16  # letters: of two names in one line of a title; of a name that takes a wider panel
+_ONE_LINE = 20  # characters of two names in one line of a title
+_LONG = 16  # characters of a name that takes a wider panel
 
 
 @figure(title="Power")
@@ -46,37 +37,57 @@ def _power_curve(power: pd.DataFrame) -> Any:
         tests of means at Holm's strictest level, by samples drawn from each contrast's own paired
         differences (n = {n_sessions} scenarios, {n_systems} systems).
     """
-    facts = filled(power, _COLUMNS).iloc[0]
+    facts = filled(power, [*_COLUMNS, *_RUN_COLUMNS]).iloc[0]
     contrasts = list(power.groupby(["a", "b"], sort=False))
     shown = contrasts[:MOST_CONTRASTS]
-    systems = list(dict.fromkeys(itertools.chain.from_iterable(pair for pair, _ in shown)))
-    names = dict(zip(systems, style.labels(systems, 20), strict=True))
+    names = _short_names([pair for pair, _ in shown])
     columns = 4 if max(map(len, names.values())) < _LONG else 3
     drawing, axes = style.panels(len(shown), columns, lambda rows: 1.0 + 1.3 * rows, sharex=True, sharey=True)
-    ticks = [n for n in _TICKS if n <= power["sessions"].max()]
     for panel, ((a, b), rows) in zip(axes.flat, shown, strict=False):
-        apart = " " if len(names[a] + names[b]) <= _ONE_LINE else "\n"
-        spread = f"SD {rows['sd_difference'].iloc[0]:.2g}"
-        panel.set_title(f"{names[a]}{apart}− {names[b]}\n{spread}", fontsize=style.SMALL)
         _power_lines(panel, rows)
-        panel.set(xscale="log", ylim=(0, 1.0), xlabel="", ylabel="")
-        panel.set_xticks(ticks)
-        panel.xaxis.set_major_formatter("{x:,.0f}")
-        panel.set_xticks([], minor=True)
-        panel.grid(axis="y")
-    for lowest in axes.flat[max(0, len(shown) - axes.shape[1]) : len(shown)]:
+        title = _contrast_title(names[a], names[b])
+        panel.set_title(f"{title}\nSD {rows['sd_difference'].iloc[0]:.2g}", fontsize=style.SMALL)
+        _power_axes(panel, power["sessions"].max())
+    first_lowest = max(0, len(shown) - axes.shape[1])
+    for lowest in axes.flat[first_lowest : len(shown)]:
         lowest.xaxis.set_tick_params(labelbottom=True)
         lowest.set_xlabel("scenarios")
     for row in axes:
         row[0].set_ylabel("power")
-    drawing.legend(*_size_legend(axes[0][0], power, facts["smallest"]), loc="outside upper center", ncols=3)
+    lines, labels = _size_legend(axes[0][0], power, facts["smallest"])
+    drawing.legend(lines, labels, loc="outside upper center", ncols=3)
     outcome = base.get(str(facts["outcome"])).short
     text = f"Outcome: {outcome}; level {facts['alpha']:.3g}; dotted: "
     text += f"the {int(facts['n_sessions'])} scenarios of this run and the planned power."
-    if len(shown) < len(contrasts):
-        text += f" {len(contrasts) - len(shown)} further contrasts: see the table."
+    n_more = len(contrasts) - len(shown)
+    if n_more:
+        text += f" {n_more} further contrasts: see the table."
     style.note(drawing, text)
     return drawing
+
+
+def _short_names(contrasts: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """The systems of some contrasts with the names that titles have room for."""
+    systems = list(dict.fromkeys(itertools.chain.from_iterable(contrasts)))
+    return dict(zip(systems, style.labels(systems, 20), strict=True))
+
+
+def _contrast_title(a: str, b: str) -> str:
+    """Two names with a minus between them, in two lines where one is too short."""
+    apart = " " if len(a + b) <= _ONE_LINE else "\n"
+    return f"{a}{apart}− {b}"
+
+
+def _power_axes(panel: Any, most: int) -> None:
+    """The axes of a panel: scenarios up to the most, power from 0 to 1."""
+    panel.set_xscale("log")
+    panel.set_ylim(0, 1.0)
+    panel.set_xlabel("")
+    panel.set_ylabel("")
+    panel.set_xticks([n for n in _TICKS if n <= most])
+    panel.xaxis.set_major_formatter("{x:,.0f}")
+    panel.set_xticks([], minor=True)
+    panel.grid(axis="y")
 
 
 def _power_lines(panel: Any, rows: pd.DataFrame) -> None:
@@ -84,21 +95,11 @@ def _power_lines(panel: Any, rows: pd.DataFrame) -> None:
     import seaborn as sns
 
     effects = sorted(rows["effect"].unique())
-    sns.lineplot(
-        rows,
-        x="sessions",
-        y="power",
-        hue="effect",
-        style="effect",
-        hue_order=effects,
-        style_order=effects,
-        palette=list(itertools.islice(itertools.cycle(_EFFECTS), len(effects))),
-        dashes=list(itertools.islice(itertools.cycle(_DASHES), len(effects))),
-        errorbar=None,
-        legend=False,
-        clip_on=False,
-        ax=panel,
-    )
+    cycle = itertools.islice(itertools.cycle(_LINES), len(effects))
+    colours, dashes = zip(*cycle, strict=True)
+    sizes = {"hue": "effect", "style": "effect", "hue_order": effects, "style_order": effects}
+    look = {"palette": list(colours), "dashes": list(dashes), "legend": False, "clip_on": False}
+    sns.lineplot(rows, x="sessions", y="power", errorbar=None, ax=panel, **sizes, **look)
     dotted = {"color": style.FAINT, "linewidth": 0.8, "linestyle": (0, (2, 2))}
     panel.axhline(rows["target"].iloc[0], **dotted)
     panel.axvline(rows["n"].iloc[0], **dotted)
@@ -142,17 +143,19 @@ def _sensitivity_weights(sensitivity_weights: pd.DataFrame) -> Any:
     drawing, axes = style.figure(2.6, 1, len(stairs), sharey=True, width_ratios=ratios)
     for panel, (delta, stair) in zip(axes[0], stairs.items(), strict=True):
         colours = style.cells(panel, stair.to_numpy(float), stair.map(signed))
-        panel.set_xticklabels([f"{beta:g}" for beta in stair.columns])
+        panel.set_xticklabels(map("{:g}".format, stair.columns))
         panel.set_title(f"copying {delta:g}", fontsize=style.SMALL)
-    axes[0][0].set_yticklabels([f"{alpha:g}" for alpha in alphas], rotation=0)
-    axes[0][0].set(ylabel="weight of net satisfaction", xlabel="weight of novelty × satisfaction")
+    first = axes[0][0]
+    first.set_yticklabels(map("{:g}".format, alphas), rotation=0)
+    first.set_ylabel("weight of net satisfaction")
+    first.set_xlabel("weight of novelty × satisfaction")
     style.scale(drawing, colours, list(axes[0]), "Kendall's τ", ticks=[0, 0.5, 1])
     style.note(drawing, _declared_weights(table[default].iloc[0]))
     return drawing
 
 
 def _declared_weights(row: pd.Series) -> str:
-    weights = ", ".join(f"{name} {row[column]:g}" for column, name in _WEIGHTS.items())
+    weights = ", ".join([f"{name} {row[column]:g}" for column, name in _WEIGHTS.items()])
     size = f"{int(row['n_systems'])} systems, n = {int(row['n_sessions'])} sessions per system"
     sums = "the four weights sum to 1, leakage has the rest"
     return f"Kendall's τ to the declared weights ({weights}); {sums}; {size}; 1 is the same order."
@@ -160,10 +163,11 @@ def _declared_weights(row: pd.Series) -> str:
 
 def weightings() -> list[ItemWeights]:
     """Every weighting of the four parts of item TAS in quarters of 1 with some weight on S*."""
+    shares = [step / _STEPS for step in range(_STEPS + 1)]
     grid = []
-    for steps in itertools.product(range(_STEPS + 1), repeat=len(ItemWeights._fields)):
-        if sum(steps) == _STEPS and steps[0]:
-            grid.append(ItemWeights(*(step / _STEPS for step in steps)))
+    for weighting in itertools.product(shares, repeat=len(ItemWeights._fields)):
+        if sum(weighting) == 1 and weighting[0]:
+            grid.append(ItemWeights(*weighting))
     return grid
 
 
@@ -184,9 +188,9 @@ def weights(turns: pd.DataFrame) -> pd.DataFrame:
     for number, weighting in enumerate([ItemWeights(), *weightings()]):
         values = _composite(means, weighting)
         best = str(values.idxmax()) if len(values) else ""
-        row = {**weighting._asdict(), "tau": tau(declared, values), "best": best, "is_default": number == 0}
-        rows.append(row)
-    return pd.DataFrame(rows).assign(n_systems=len(means), n_sessions=scored["session_id"].nunique())
+        rows.append((*weighting, tau(declared, values), best, number == 0))
+    table = pd.DataFrame(rows, columns=[*ItemWeights._fields, "tau", "best", "is_default"])
+    return table.assign(n_systems=len(means), n_sessions=scored["session_id"].nunique())
 
 
 def _composite(means: pd.DataFrame, weighting: ItemWeights) -> pd.Series:

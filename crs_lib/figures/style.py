@@ -6,10 +6,12 @@ styles and direct labels tell the systems apart in grey.
 
 import io
 import textwrap
+import tomllib
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,28 +26,7 @@ SMALL = 8.0  # points; nothing is printed smaller
 INK, FAINT, GRID = "#222222", "#666666", "#DDDDDD"
 NOTEBOOK_DPI, PRINT_DPI = 130, 300
 STYLE = Path(__file__).with_name("thesis.mplstyle")
-# Fonts for what DejaVu Sans lacks, where they are installed: East Asian, Indic, Thai, and signs.
-_WIDE = (
-    "Noto Sans CJK JP",
-    "Noto Sans JP",
-    "Noto Sans SC",
-    "Noto Sans KR",
-    "Noto Sans Devanagari",
-    "Noto Sans Thai",
-    "Noto Sans Symbols 2",
-    "WenQuanYi Zen Hei",
-    "Droid Sans Fallback",
-    "IPAexGothic",
-    "Hiragino Sans",
-    "Apple SD Gothic Neo",
-    "Microsoft YaHei",
-    "Malgun Gothic",
-    "Nirmala UI",
-    "Leelawadee UI",
-    "Segoe UI Symbol",
-    "Arial Unicode MS",
-    "Unifont",
-)
+_PLAIN = ("oracle", "tracker")  # systems that are drawn with their own marker, with or without an argument
 _LUMINANCE = np.array([0.2126, 0.7152, 0.0722])  # of red, green and blue
 NO_GLYPH = r"Glyph .* missing from|Matplotlib currently does not support"  # warnings: a box is drawn then
 _DARK = {INK: "#E6E8EB", "#000000": "#FFFFFF", FAINT: "#9AA1AB", GRID: "#34393F", "#FFFFFF": "#16181B"}
@@ -64,45 +45,24 @@ class Look(NamedTuple):
         return {"*": 7.5, "P": 5.5, "X": 5.5}.get(self.marker, 4.5)
 
 
-_DASHED, _DOTTED, _BROKEN, _SHORT = (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)), (0, (3, 1))
-_LOOKS = {
-    "oracle": Look("#000000", "*", "-"),
-    "tracker": Look("#0072B2", "o", "-"),
-    "amnesiac": Look("#E69F00", "s", "-"),
-    "sticky": Look("#D55E00", "D", "-"),
-    "popular": Look("#009E73", "^", _DASHED),
-    "random": Look("#808080", "v", _DASHED),
-    "slot_echo": Look("#56B4E9", "P", _DOTTED),
-    "echo": Look("#CC79A7", "X", _DOTTED),
-    "silent": Look("#B0A060", "h", _DOTTED),
-    "noisy": Look("#4D4D4D", "p", _BROKEN),
-    "oracle_lag": Look("#5E3C99", "d", _BROKEN),
-    "hedge": Look("#A6761D", "<", _SHORT),
-    "pad": Look("#1B7837", ">", _SHORT),
-    "repeat": Look("#762A83", "8", _SHORT),
-    "abstain": Look("#B2182B", "H", _SHORT),
-    "restate": Look("#3690C0", "1", _SHORT),
-}
-_PLAIN = ("oracle", "tracker")  # with or without an argument
-# Of what has no look of its own: fourteen colours and ten markers, so that seventy systems differ.
-CYCLE = (
-    "#332288",
-    "#882255",
-    "#44AA99",
-    "#999933",
-    "#CC6677",
-    "#117733",
-    "#8B5A2B",
-    "#AA4499",
-    "#2E2EFF",
-    "#87000F",
-    "#6FA800",
-    "#C378FF",
-    "#1F3B4D",
-    "#FF5FA2",
-)
-_MARKERS = ("d", "<", ">", "p", "h", "s", "o", "^", "X", "P")
-_LINES = ("-", _DASHED, _DOTTED)
+@cache
+def _declared() -> dict[str, Any]:
+    """The looks of systems, cycles and fonts that ``looks.toml`` declares."""
+    return tomllib.loads(STYLE.with_name("looks.toml").read_text(encoding="utf-8"))
+
+
+def _look(colour: str, marker: str, line: str) -> Look:
+    """A look whose line is named: solid, or a pattern of dashes."""
+    dashes = _declared()["dashes"].get(line)
+    if dashes is None:
+        return Look(colour, marker, "-")
+    return Look(colour, marker, (0, tuple(dashes)))
+
+
+def colours(count: int) -> list[str]:
+    """So many colours of the cycle, which begins anew after fourteen."""
+    cycle = _declared()["colours"]
+    return [cycle[number % len(cycle)] for number in range(count)]
 
 
 def looks(systems: Iterable[str]) -> dict[str, Look]:
@@ -112,31 +72,40 @@ def looks(systems: Iterable[str]) -> dict[str, Look]:
     colours and markers from fixed cycles in the order of their names.
     """
     names = list(dict.fromkeys(systems))
+    declared = _declared()["systems"]
     looks = {}
     variants: Counter[str] = Counter()
     n_others = 0
     for name in sorted(names):
         kind = name.partition(":")[0]
-        if name in _LOOKS:
-            looks[name] = _LOOKS[name]
-        elif kind in _LOOKS:
+        if name in declared:
+            looks[name] = _look(*declared[name])
+        elif kind in declared:
             variants[kind] += 1
             looks[name] = _variant(kind, variants[kind])
         else:
-            colour, marker = CYCLE[n_others % len(CYCLE)], _MARKERS[n_others % len(_MARKERS)]
-            line = _LINES[n_others // len(CYCLE) % len(_LINES)]
-            looks[name] = Look(colour, marker, line)
+            looks[name] = _cycled(n_others)
             n_others += 1
     return {name: looks[name] for name in names}
 
 
+def _cycled(number: int) -> Look:
+    """The look by its number in the cycles of colours, markers and lines."""
+    cycles = _declared()
+    n_colours = len(cycles["colours"])
+    markers = cycles["markers"]
+    lines = cycles["lines"]
+    line = lines[number // n_colours % len(lines)]
+    return _look(cycles["colours"][number % n_colours], markers[number % len(markers)], line)
+
+
 def _variant(kind: str, number: int) -> Look:
     """The look of a variant of a policy: its colour, and a marker by the number, the first its own."""
-    look = _LOOKS[kind]
+    look = _look(*_declared()["systems"][kind])
     if kind not in _PLAIN:
         number -= 1
-    shapes = dict.fromkeys((look.marker, *_MARKERS))
-    return look._replace(marker=list(shapes)[number % len(shapes)])
+    markers = list(dict.fromkeys((look.marker, *_declared()["markers"])))
+    return look._replace(marker=markers[number % len(markers)])
 
 
 def fonts() -> list[str]:
@@ -144,7 +113,8 @@ def fonts() -> list[str]:
     from matplotlib import font_manager
 
     installed = {font.name for font in font_manager.fontManager.ttflist}
-    return ["DejaVu Sans", *(name for name in _WIDE if name in installed)]
+    wide = [name for name in _declared()["fonts"] if name in installed]
+    return ["DejaVu Sans", *wide]
 
 
 def short(metric: str) -> str:
@@ -164,14 +134,15 @@ def labels(names: Sequence[str], width: int = 22) -> list[str]:
     piece; no two become the same.
     """
     lines = [one_line(name).replace("\t", "\\t") for name in names]
+    n_names = len(set(lines))
     if max(map(len, lines), default=0) > width:
         bare = [_without_backend(line) for line in lines]
-        if len(set(bare)) == len(set(lines)):
+        if len(set(bare)) == n_names:
             lines = bare
     for tail in (width // 2, width // 4, 1, 3 * width // 4):
-        cut = [_cut(line, width, tail) for line in lines]
-        if len(set(cut)) == len(set(lines)):
-            return cut
+        shortened = [_cut(line, width, tail) for line in lines]
+        if len(set(shortened)) == n_names:
+            return shortened
     return labels(lines, width + 8)
 
 
@@ -191,7 +162,8 @@ def applied() -> Iterator[None]:
     """Draw in this style whatever the session's settings are, which come back afterwards."""
     from matplotlib import style
 
-    with style.context(["default", STYLE, {"font.family": fonts()}]), warnings.catch_warnings():
+    own_style = style.context(["default", STYLE, {"font.family": fonts()}])
+    with own_style, warnings.catch_warnings():
         warnings.filterwarnings("ignore", NO_GLYPH)
         yield
 
@@ -212,14 +184,22 @@ def single(height: float) -> tuple[Any, Any]:
     return drawing, axes[0][0]
 
 
+def row_panels(rows: int, columns: int, *, row: float = 0.26) -> tuple[Any, Any]:
+    """A figure of panels side by side that share their rows, ``row`` inches high each; and its panels."""
+    drawing, axes = figure(0.95 + row * rows, 1, columns, sharey=True)
+    return drawing, axes[0]
+
+
 def note(drawing: Any, text: str) -> None:
     """One or two small lines under the figure: what the marks mean, and n; last what a dagger means."""
     from matplotlib.text import Text
 
-    if any(base.DAGGER in label.get_text() for label in drawing.findobj(Text)):
+    printed = {label.get_text() for label in drawing.findobj(Text)}
+    if base.DAGGER in "".join(printed):
         text += f" {base.DAGGER} {base.NOT_VALID}."
     lines = textwrap.fill(text.replace(" %", "\u00a0%"), 110)
-    drawing.supxlabel(lines, x=0.01, ha="left", fontsize=SMALL, color=FAINT)
+    look = {"fontsize": SMALL, "color": FAINT}
+    drawing.supxlabel(lines, x=0.01, ha="left", **look)
 
 
 def legend(drawing: Any, systems: Sequence[str], *, lines: bool = True) -> None:
@@ -229,11 +209,10 @@ def legend(drawing: Any, systems: Sequence[str], *, lines: bool = True) -> None:
     names = labels(systems)
     handles = []
     for look, name in zip(looks(systems).values(), names, strict=True):
-        handle = Line2D([], [], linestyle="none", label=name, **marked(look))
-        if lines:
-            handle.set_linestyle(look.line)
-        handles.append(handle)
-    fitting = int(100 / (max(map(len, names)) + 8))
+        line = look.line if lines else "none"
+        handles.append(Line2D([], [], linestyle=line, label=name, **marked(look)))
+    longest = max(map(len, names))
+    fitting = int(100 / (longest + 8))
     columns = max(2, min(len(handles), 6, fitting))
     length = 2.6 if lines else 1
     drawing.legend(handles=handles, loc="outside upper center", ncols=columns, handlelength=length)
@@ -242,6 +221,11 @@ def legend(drawing: Any, systems: Sequence[str], *, lines: bool = True) -> None:
 def marked(look: Look) -> dict[str, Any]:
     """The keywords of matplotlib that draw a system's marker."""
     return {"color": look.colour, "marker": look.marker, "markersize": look.size}
+
+
+def mark(axes: Any, x: Any, y: Any, look: Look, **keywords: Any) -> None:
+    """A system's marker at one or more points, joined by no line; further keywords are matplotlib's."""
+    axes.plot(x, y, **{"linestyle": "none", **marked(look), **keywords})
 
 
 def interval(
@@ -258,31 +242,43 @@ def interval(
 
 
 def estimate(
-    axes: Any, at: float, row: Mapping[str, Any], look: Look, *, caps: float = 0.2, **marker: Any
+    axes: Any, at: float, row: Mapping[str, Any], look: Look, *, caps: float = 0.2, **keywords: Any
 ) -> None:
     """A mean with its interval at a height: the columns ``mean``, ``low`` and ``high`` of a row."""
     interval(axes, at, row["low"], row["high"], look.colour, caps=caps)
-    axes.plot(row["mean"], at, **{**marked(look), **marker})
+    mark(axes, row["mean"], at, look, **keywords)
 
 
 def dots(axes: Any, row: float, systems: Sequence[str], ends: Mapping[str, Mapping[str, float]]) -> None:
     """The systems' means with intervals, one below another around a row; ``ends`` are mean, low and high."""
     for step, (name, look) in enumerate(looks(systems).items()):
-        if name in ends:
-            at = row + 0.8 * ((step + 0.5) / len(systems) - 0.5)
-            interval(axes, at, ends[name]["low"], ends[name]["high"], look.colour, linewidth=1.0)
-            axes.plot(ends[name]["mean"], at, **{**marked(look), "markersize": 0.7 * look.size})
+        if name not in ends:
+            continue
+        share = (step + 0.5) / len(systems)
+        at = row + 0.8 * (share - 0.5)
+        interval(axes, at, ends[name]["low"], ends[name]["high"], look.colour, linewidth=1.0)
+        mark(axes, ends[name]["mean"], at, look, markersize=0.7 * look.size)
 
 
 def band(axes: Any, x: Any, rows: Any, look: Look) -> None:
     """A line through the means of some rows, with the band of their intervals."""
     axes.fill_between(x, rows["low"], rows["high"], color=look.colour, alpha=0.15, linewidth=0)
-    axes.plot(x, rows["mean"], linestyle=look.line, **marked(look))
+    mark(axes, x, rows["mean"], look, linestyle=look.line)
+
+
+def zero(axes: Any, **line: Any) -> None:
+    """A faint upright line at 0."""
+    axes.axvline(0, color=FAINT, **{"linewidth": 0.6, **line})
 
 
 def beside(axes: Any, at: float, text: str) -> None:
     """Small text at a height, right of the panel."""
     axes.text(1.02, at, text, transform=axes.get_yaxis_transform(), va="center", fontsize=SMALL)
+
+
+def small_text(axes: Any, x: float, y: float, text: str, **options: Any) -> None:
+    """Small text with its middle at a point."""
+    axes.text(x, y, text, ha="center", va="center", fontsize=SMALL, **options)
 
 
 def across(axes: Any, title: str, bins: int, **text: Any) -> None:
@@ -303,9 +299,9 @@ def name_rows(axes: Any, names: Sequence[str]) -> None:
 
 def panels(count: int, columns: int, height: Callable[[int], float], **options: Any) -> tuple[Any, Any]:
     """A figure of so many panels, at most ``columns`` side by side, ``height(rows)`` inches high."""
-    columns = min(columns, count)
-    rows = -(-count // columns)
-    drawing, axes = figure(height(rows), rows, columns, **options)
+    n_columns = min(columns, count)
+    n_rows = -(-count // n_columns)
+    drawing, axes = figure(height(n_rows), n_rows, n_columns, **options)
     for panel in axes.flat[count:]:
         panel.set_visible(False)
     return drawing, axes
@@ -337,11 +333,12 @@ def scale(drawing: Any, colours: Any, panel: Any, label: str, **options: Any) ->
 
 def data(drawing: Any, kind: str, dpi: int) -> bytes:
     """The figure as a file's bytes, ``png`` or ``pdf``: the same figure gives the same bytes."""
-    unsaid = {"png": ["Software"], "pdf": ["Creator", "Producer", "CreationDate"]}
+    unsaid = ["Software"] if kind == "png" else ["Creator", "Producer", "CreationDate"]
+    metadata = dict.fromkeys(unsaid)
+    paper = drawing.get_facecolor()
     out = io.BytesIO()
     with applied():
-        metadata = dict.fromkeys(unsaid[kind])
-        drawing.savefig(out, format=kind, dpi=dpi, metadata=metadata, facecolor=drawing.get_facecolor())
+        drawing.savefig(out, format=kind, dpi=dpi, metadata=metadata, facecolor=paper)
     return out.getvalue()
 
 
@@ -352,18 +349,21 @@ def darken(drawing: Any) -> None:
     from matplotlib.text import Text
 
     drawing.canvas.draw()  # makes the ticks; those that saving at another size adds take the axis's colours
+    ticks = {"color": _DARK[INK], "labelcolor": _DARK[INK], "grid_color": _DARK[GRID]}
     for panel in drawing.axes:
-        for axis in (panel.xaxis, panel.yaxis):
-            axis.set_tick_params(color=_DARK[INK], labelcolor=_DARK[INK], grid_color=_DARK[GRID])
+        panel.xaxis.set_tick_params(**ticks)
+        panel.yaxis.set_tick_params(**ticks)
     for line in drawing.findobj(Line2D):
-        face, edge = line.get_markerfacecolor(), line.get_markeredgecolor()  # which may follow the line's
+        face = _dark(line.get_markerfacecolor())  # before the line's colour, which it may follow
+        edge = _dark(line.get_markeredgecolor())
         line.set_color(_dark(line.get_color()))
-        line.set_markerfacecolor(_dark(face))
-        line.set_markeredgecolor(_dark(edge))
+        line.set_markerfacecolor(face)
+        line.set_markeredgecolor(edge)
     for patch in drawing.findobj(Patch):
-        face, edge = patch.get_facecolor(), patch.get_edgecolor()
-        patch.set_facecolor(_dark(face))
-        patch.set_edgecolor(_dark(edge))
+        face = _dark(patch.get_facecolor())
+        edge = _dark(patch.get_edgecolor())
+        patch.set_facecolor(face)
+        patch.set_edgecolor(edge)
     for text in drawing.findobj(Text):
         text.set_color(_dark(text.get_color()))
 
