@@ -216,7 +216,7 @@ def sweep_outcomes(sweep: pd.DataFrame) -> Any:
 
 
 def _over_values(panel: Any, parameter: str, rows: pd.DataFrame, looks: Mapping[str, style.Look]) -> None:
-    """The means of each system over the values of a parameter: a line, or points for seeds (without order)."""
+    """The means of each system over the values of a parameter: a line, or points for seeds."""
     values = [str(value) for value in rows["value"].unique()]
     means = rows.groupby(["model", "value"])[_ENDS].mean()
     places = np.arange(len(values))

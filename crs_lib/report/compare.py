@@ -172,7 +172,8 @@ class Comparison:
     def ranking(self) -> str:
         """The systems by gain after a change as text, with the gain at open scope and the users of each."""
         table = self.quantities[["system", "n", PRIMARY, OPEN_SCOPE, _N[OPEN_SCOPE]]]
-        return table.map(cell_text).rename(columns=heading).to_string(index=False)
+        texts = table.map(cell_text).rename(columns=heading)
+        return str(texts.to_string(index=False))
 
     @cached_property
     def tests(self) -> stats.Battery:
@@ -365,14 +366,10 @@ class Comparison:
         """When and how the page was made: date, command, versions, users, seed, as two columns."""
         entry = runs.Run(simulate.STUDY, self.run).entry("simulate")
         versions = ", ".join(f"{name} {version}" for name, version in folder.versions().items())
-        rows = {
-            "date": str(entry.get("ended", ""))[:10],
-            "command": self.command,
-            "run": self.run,
-            "users": str(self.settings["n"]),
-            "seed": str(self.settings["seed"]),
-            "versions": f"crs_lib {crs_lib.__version__}, {versions}",
-        }
+        rows = {"date": str(entry.get("ended", ""))[:10], "command": self.command, "run": self.run}
+        rows["users"] = str(self.settings["n"])
+        rows["seed"] = str(self.settings["seed"])
+        rows["versions"] = f"crs_lib {crs_lib.__version__}, {versions}"
         return pd.DataFrame(rows.items(), columns=["what", "is"])
 
     def _sections(self) -> Iterator[Section]:

@@ -234,12 +234,14 @@ def _replies_at_risk(request: _Request) -> pd.DataFrame:
 
 def paired_users(run: str) -> bool:
     """Whether the systems of a run met the same users: so by design, or as its import found."""
-    return not runs.Run(simulate.STUDY, run).entry("simulate").get("counts", {}).get("users")
+    counts = runs.Run(simulate.STUDY, run).entry("simulate").get("counts", {})
+    return not counts.get("users")
 
 
 def _simulated(run: str) -> Mapping[str, Any]:
     """The settings that a run was simulated with."""
-    settings: Mapping[str, Any] = runs.Run(simulate.STUDY, run).entry("simulate").get("parameters", {})
+    entry = runs.Run(simulate.STUDY, run).entry("simulate")
+    settings: Mapping[str, Any] = entry.get("parameters", {})
     return settings
 
 
@@ -257,7 +259,8 @@ class ScoredView:
 
     def n_films(self) -> int:
         """How many films there are."""
-        return int(runs.Run(simulate.STUDY, self.run).entry("catalog").get("counts", {}).get("films", 0))
+        counts = runs.Run(simulate.STUDY, self.run).entry("catalog").get("counts", {})
+        return int(counts.get("films", 0))
 
     def tools(self) -> list[str]:
         """What texts are made into, by name."""
@@ -303,18 +306,20 @@ def _roles(request: _Request) -> pd.DataFrame:
     means = request.read("model_metrics")
     systems = list(dict.fromkeys(means["model"].astype(str)))
     present = set(means["metric"])
-    outcomes = [base.get(name).short for name in layout.outcomes(view.scored["name"]) if name in present]
-    roles = {
-        "catalogue": [_catalogue(run), f"{view.n_films():,} films"],
-        "user": _user(run),
-        "system": _first_systems(systems),
-        "log": _log(run, view.words),
-        "judge": _judges(runs.Run(simulate.STUDY, run).entry(judge_records.STAGE)),
-        "grounding": view.grounding(),
-        "metrics": [view.scored["name"], *_wrapped(outcomes)],
-        "statistics": view.words["paired" if paired_users(run) else "apart"],
-    }
-    table = pd.DataFrame({"role": list(roles), "lines": map("\n".join, roles.values())})
+    outcomes = []
+    for name in layout.outcomes(view.scored["name"]):
+        if name in present:
+            outcomes.append(base.get(name).short)
+    roles = {"catalogue": [_catalogue(run), f"{view.n_films():,} films"]}
+    roles["user"] = _user(run)
+    roles["system"] = _first_systems(systems)
+    roles["log"] = _log(run, view.words)
+    roles["judge"] = _judges(runs.Run(simulate.STUDY, run).entry(judge_records.STAGE))
+    roles["grounding"] = view.grounding()
+    roles["metrics"] = [view.scored["name"], *_wrapped(outcomes)]
+    roles["statistics"] = view.words["paired" if paired_users(run) else "apart"]
+    lines = map("\n".join, roles.values())
+    table = pd.DataFrame({"role": list(roles), "lines": lines})
     n_sessions = int((means["n"] + means["n_missing"]).max())
     return table.assign(n_systems=len(systems), n_sessions=n_sessions)
 
@@ -412,12 +417,9 @@ def _boxes(view: ScoredView, frame: pd.DataFrame) -> list[list[str]]:
         elif name not in ("name", "plot"):
             pools.append(f"{name} {n:,}")
     films = f"{int(frame['n_films'].iloc[0]):,} films"
-    return [
-        ["Data set", *textwrap.wrap(_catalogue(view.run), _NARROW), films],
-        ["Preprocessing", *view.cleaning(frame), words],
-        ["Attribute pools", *pools[:7]],
-        view.use(),
-    ]
+    data_set = ["Data set", *textwrap.wrap(_catalogue(view.run), _NARROW), films]
+    preprocessing = ["Preprocessing", *view.cleaning(frame), words]
+    return [data_set, preprocessing, ["Attribute pools", *pools[:7]], view.use()]
 
 
 def _shift_events(request: _Request) -> pd.DataFrame:
@@ -435,7 +437,9 @@ def _shift_events(request: _Request) -> pd.DataFrame:
         if talk.session_id not in sessions:
             counts.update(_logged_shifts(talk))
         sessions.add(talk.session_id)
-    rows: list[tuple[str, int, float]] = [(*shift, n) for shift, n in sorted(counts.items())]
+    rows: list[tuple[str, int, float]] = []
+    for (kind, turn), n in sorted(counts.items()):
+        rows.append((kind, turn, n))
     if not rows:
         detected = request.read("shifts")["turn"].value_counts().sort_index()
         rows = [(DETECTED, turn, n / len(systems)) for turn, n in detected.items()]
@@ -449,7 +453,11 @@ def _shift_events(request: _Request) -> pd.DataFrame:
 
 def _logged_shifts(talk: Dialogue) -> list[tuple[str, int]]:
     """The type and turn of every shift of a session."""
-    return [(_kind(event) or "unnamed", int(event.get("turn", 0))) for event in talk.shift_events]
+    shifts = []
+    for event in talk.shift_events:
+        kind = _kind(event) or "unnamed"
+        shifts.append((kind, int(event.get("turn", 0))))
+    return shifts
 
 
 _MAKERS: Mapping[str, Callable[[_Request], pd.DataFrame]] = {

@@ -151,7 +151,9 @@ def against(results: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> pd.DataF
     intervals = []
     for row in gaps.itertuples():
         intervals.append(f"{row.diff:+.2f} [{row.low:+.2f}, {row.high:+.2f}]")
-    table = pd.DataFrame({"system": gaps["a"], "gain": gaps["a"].map(means), "yardstick": gaps["b"]})
+    table = pd.DataFrame({"system": gaps["a"]})
+    table["gain"] = gaps["a"].map(means)
+    table["yardstick"] = gaps["b"]
     table["its gain"] = gaps["b"].map(means)
     table["difference"] = intervals
     table["shown"] = np.select([gaps["low"] > 0, gaps["high"] < 0], ["better", "worse"], "not better")

@@ -122,7 +122,8 @@ def write_grid(
         for convention in only or evaluate.conventions_of(cell["run"]):
             values = dict(conventions.get(convention)) if only else cell
             means = evaluate.read(cell["run"], "model_metrics", convention)
-            means = means[means["metric"].isin(layout.outcomes(convention))].assign(run=cell["run"])
+            is_outcome = means["metric"].isin(layout.outcomes(convention))
+            means = means[is_outcome].assign(run=cell["run"])
             for key, short in keys.items():
                 means[short] = in_words(values[key], "as declared")
             frames.append(means)

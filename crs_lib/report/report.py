@@ -64,7 +64,8 @@ class Report:
         """Systems by metrics, a mean with its interval a cell; None where a metric has none."""
         rows: dict[str, dict[str, object]] = {name: {"system": name} for name in self.systems}
         for mean in means[means["metric"].isin(metrics)].itertuples():
-            rows[str(mean.model)][label(str(mean.metric))] = Mean(mean.mean, mean.low, mean.high)
+            row = rows[str(mean.model)]
+            row[label(str(mean.metric))] = Mean(mean.mean, mean.low, mean.high)
         return pd.DataFrame(rows.values(), columns=["system", *map(label, metrics)])
 
     def figures(self, names: Sequence[str]) -> Markup:
@@ -126,7 +127,8 @@ def _scores(report: Report) -> str:
     lower = first in report.plan.lower_is_better
     order = scores["system"].map(means).sort_values(ascending=lower, kind="stable").index
     note = "Mean with 95 % interval, scenarios resampled; best first by the first column."
-    if any(base.DAGGER in base.get(name).label for name in report.means["metric"].unique()):
+    labels = [base.get(name).label for name in report.means["metric"].unique()]
+    if base.DAGGER in "".join(labels):
         note += f" {base.DAGGER_NOTE}."
     body = report.figures(_FIRST) + quiet(note) + table(scores.loc[order])
     answered = report.folder / evaluate.ANSWERED
@@ -144,23 +146,19 @@ def _conclusions(report: Report) -> str:
     if len(report.systems) < 2:
         return quiet("No tests: they compare systems, and the run has one.") + declared
     battery = report.battery
-    smallest = (
+    matters = (
         f"The smallest difference in {label(plan.primary_outcome)} that matters is {plan.smallest_effect:g}."
     )
-    parts = [
-        quiet(f"The verdict on each declared contrast, from the tests of the plan. {smallest}"),
-        bullets(statistics.contrast_sentences(battery)),
-        declared,
-        _titled("Declared contrasts", statistics.confirmatory(battery.pairwise)),
-        _titled("All systems at once", statistics.tidy(battery.omnibus)),
-        _titled(
-            "Ranks",
-            statistics.tidy(battery.leaderboard),
-            note="Systems that share a letter are not shown to differ.",
-        ),
-        _titled("What the tests assume", statistics.tidy(battery.assumptions)),
-        _titled("What so many scenarios can show", statistics.power_by_contrast(battery.power)),
-    ]
+    verdicts = quiet(f"The verdict on each declared contrast, from the tests of the plan. {matters}")
+    contrasts = statistics.confirmatory(battery.pairwise)
+    ranks = statistics.as_printed(battery.leaderboard)
+    shared = "Systems that share a letter are not shown to differ."
+    parts = [verdicts, bullets(statistics.contrast_sentences(battery)), declared]
+    parts.append(_titled("Declared contrasts", contrasts))
+    parts.append(_titled("All systems at once", statistics.as_printed(battery.omnibus)))
+    parts.append(_titled("Ranks", ranks, note=shared))
+    parts.append(_titled("What the tests assume", statistics.as_printed(battery.assumptions)))
+    parts.append(_titled("What so many scenarios can show", statistics.power_by_contrast(battery.power)))
     return Markup().join(parts)
 
 
@@ -173,8 +171,12 @@ def _judges(report: Report) -> str:
     means = means[["model", "metric", "mean", "low", "high", "n", "n_missing", "mark"]]
     means = means.rename(columns={"model": "system", "metric": "construct", "n_missing": "missing"})
     note = quiet("Means over sessions; n counts sessions with a score, the others are missing, never 0.")
-    reliability = statistics.tidy(judging.reliability_of(report.run))
-    return note + table(_headed(statistics.tidy(means))) + _titled("Reliability of the judges", reliability)
+    reliability = statistics.as_printed(judging.reliability_of(report.run))
+    return (
+        note
+        + table(_headed(statistics.as_printed(means)))
+        + _titled("Reliability of the judges", reliability)
+    )
 
 
 @SECTIONS.register("sessions", title="Sessions to read", place=5)
@@ -216,7 +218,8 @@ def _metrics(report: Report) -> str:
         reasons = findings.missing(report.results, name) if name in report.results else {}
         for mean in report.means[report.means["metric"] == name].itertuples():
             if mean.n_missing:
-                rows.append([label(name), mean.model, mean.n, mean.n_missing, reasons.get(str(mean.model))])
+                reason = reasons.get(str(mean.model))
+                rows.append([label(name), mean.model, mean.n, mean.n_missing, reason])
     shown = note + table(by_metric)
     if not rows:
         return shown

@@ -129,8 +129,8 @@ class SessionView:
     def film(self, item: int) -> Json:
         """A film's title, year and values by field."""
         film = self.catalog.items[item]
-        values = {name: list(values) for name, values in film.values.items() if values}
-        return {"title": film.title, "year": film.year, "values": values}
+        present = {name: list(values) for name, values in film.values.items() if values}
+        return {"title": film.title, "year": film.year, "values": present}
 
     def _cut(self, text: str) -> list[Any]:
         """:func:`pieces` of an utterance: concepts, rejected matches with their reason, titles."""
@@ -144,27 +144,25 @@ class SessionView:
         return pieces(text, stretches)
 
     def _turn(self, pair: Pair, shift: Json | None, scores: Row, history: "_History") -> Json:
-        user, log = pair.user.user_meta, pair.system.meta
+        user = pair.user.user_meta
+        log = pair.system.meta
         constraints = _constraint_list(user.get("constraints"))
         avoid = _constraint_list(user.get("avoid"))
-        record = {
-            "turn": pair.turn,
-            "act": str(user.get("stage") or ""),
-            "user": self.text(pair.user.text),
-            "system": self.text(pair.system.text),
-            "constraints": constraints,
-            "avoid": avoid,
-            "answers": user.get("n_answers"),
-            "believes": _constraint_list(log.get("constraints")),
-            "shift": shift,
-            "films": self._films(pair, constraints, avoid, history),
-            "unknown": _texts(log, "hallucinated_titles"),
-            "calls": list(map(_tool_call, log.get("tool_calls") or ())),
-            "scores": list(map(number, map(scores.get, self.metrics))),
-            "undefined": str(scores.get("undefined") or ""),
-            "missing": _texts(scores, "missing_concepts"),
-            "added": _texts(scores, "hallucinated_concepts"),
-        }
+        record: Json = {"turn": pair.turn, "act": str(user.get("stage") or "")}
+        record["user"] = self.text(pair.user.text)
+        record["system"] = self.text(pair.system.text)
+        record["constraints"] = constraints
+        record["avoid"] = avoid
+        record["answers"] = user.get("n_answers")
+        record["believes"] = _constraint_list(log.get("constraints"))
+        record["shift"] = shift
+        record["films"] = self._films(pair, constraints, avoid, history)
+        record["unknown"] = _texts(log, "hallucinated_titles")
+        record["calls"] = list(map(_tool_call, log.get("tool_calls") or ()))
+        record["scores"] = list(map(number, map(scores.get, self.metrics)))
+        record["undefined"] = str(scores.get("undefined") or "")
+        record["missing"] = _texts(scores, "missing_concepts")
+        record["added"] = _texts(scores, "hallucinated_concepts")
         return _lean(record)
 
     def _films(
@@ -178,9 +176,11 @@ class SessionView:
         films = []
         for item in items:
             facts = self.catalog.fact_sets[item]
-            dropped = _held(history.dropped, facts - excluded.keys())
-            film: Json = {"met": [code in facts if code is not None else None for code in codes]}
-            film.update(avoided=_held(excluded, facts), dropped=dropped, again=item in history.seen)
+            dropped = _present_in(history.dropped, facts - excluded.keys())
+            film: Json = {"met": [None if code is None else code in facts for code in codes]}
+            film["avoided"] = _present_in(excluded, facts)
+            film["dropped"] = dropped
+            film["again"] = item in history.seen
             films.append({"film": item, **_lean(film)})
         history.seen.update(items)
         return films
@@ -220,7 +220,7 @@ class _History:
         self.constraints = constraints
 
 
-def _held(constraints: Mapping[int, Constraint], facts: Set[int]) -> list[Constraint]:
+def _present_in(constraints: Mapping[int, Constraint], facts: Set[int]) -> list[Constraint]:
     """Those of the constraints whose code a film has."""
     return [constraint for code, constraint in constraints.items() if code in facts]
 
@@ -240,13 +240,11 @@ def _tool_call(call: Row) -> Json:
     arguments = []
     for name, value in (call.get("arguments") or {}).items():
         arguments.append(f"{name}={json.dumps(value, ensure_ascii=False)}")
-    record = {
-        "call": printable(f"{call.get('name')}({', '.join(arguments)})"),
-        "found": call.get("n_found"),
-        "films": _texts(call, "films"),
-        "notes": [printable(note) for note in _texts(call, "notes")],
-        "fault": printable(str(call.get("error") or "")),
-    }
+    record: Json = {"call": printable(f"{call.get('name')}({', '.join(arguments)})")}
+    record["found"] = call.get("n_found")
+    record["films"] = _texts(call, "films")
+    record["notes"] = list(map(printable, _texts(call, "notes")))
+    record["fault"] = printable(str(call.get("error") or ""))
     return _lean(record)
 
 
@@ -257,20 +255,18 @@ def _shift(pair: Pair, event: Row | None, scores: Row) -> Json | None:
         if log.get("shift_event") is not True:
             return None
         event = log.get("shift_event_obj") or {}
+    shift: Json = {"type": str(event.get("type") or "shift")}
+    for name in ("added", "dropped", "avoid"):
+        shift[name] = _constraint_list(event.get(name))
     bridge = [event.get("bridge_field"), event.get("bridge_value")]
-    return {
-        "type": str(event.get("type") or "shift"),
-        "added": _constraint_list(event.get("added")),
-        "dropped": _constraint_list(event.get("dropped")),
-        "avoid": _constraint_list(event.get("avoid")),
-        "bridge": [str(part) for part in bridge] if all(bridge) else None,
-        "from": str(event.get("from_anchor") or event.get("from_focus") or ""),
-        "to": str(event.get("to_anchor") or event.get("to_focus") or ""),
-        "answers": event.get("n_answers"),
-        "watched": number(scores.get("watched")),
-        "films": _recovery(scores, "item"),
-        "text": _recovery(scores, "text"),
-    }
+    shift["bridge"] = list(map(str, bridge)) if all(bridge) else None
+    shift["from"] = str(event.get("from_anchor") or event.get("from_focus") or "")
+    shift["to"] = str(event.get("to_anchor") or event.get("to_focus") or "")
+    shift["answers"] = event.get("n_answers")
+    shift["watched"] = number(scores.get("watched"))
+    shift["films"] = _recovery(scores, "item")
+    shift["text"] = _recovery(scores, "text")
+    return shift
 
 
 def _recovery(scores: Row, kind: str) -> list[Any] | None:

@@ -30,8 +30,9 @@ SCENARIOS = (5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 400, 500, 750, 1
 TIMES = (0.5, 1.0, 2.0)
 _SURE = 0.99  # power from which more scenarios add nothing to a curve
 _P = ParamSpec("_P")
+_OPEN_SCOPE = {"open scope": "open_scope_cost", "gain at open scope": "open_scope_gain"}
 _WHOLE = ("rank", "rank_low", "rank_high", "n", "n_pairs", "n_missing", "df1", "df2", "sessions_needed")
-_BOARD = ["system", "mean", "low", "high", "rank_low", "rank_high", "tied", "n", "note"]
+_RANKING = ["system", "mean", "low", "high", "rank_low", "rank_high", "tied", "n", "note"]
 
 
 def _noted(make: Callable[_P, pd.DataFrame]) -> Callable[_P, pd.DataFrame]:
@@ -112,35 +113,34 @@ def plan_table(plan: Plan) -> pd.DataFrame:
     contrasts = "; ".join(map(" against ".join, plan.contrasts))
     if plan.all_pairs:
         contrasts = f"none declared for these systems: all {len(plan.contrasts)} pairs, within each outcome"
-    rows = [
-        ("primary outcome", plan.primary_outcome),
-        ("secondary outcomes", ", ".join(plan.secondary_outcomes)),
-        ("contrasts", contrasts or "none for these systems"),
-        ("correction, confirmatory", plan.families[CONFIRMATORY]),
-        ("correction, exploratory", plan.families[EXPLORATORY]),
-        ("smallest effect that matters", f"{plan.smallest_effect:g}"),
-        ("level", f"{plan.alpha:g}"),
-    ]
+    outcomes = ", ".join(plan.secondary_outcomes)
+    rows = {"primary outcome": plan.primary_outcome, "secondary outcomes": outcomes}
+    rows["contrasts"] = contrasts or "none for these systems"
+    rows["correction, confirmatory"] = plan.families[CONFIRMATORY]
+    rows["correction, exploratory"] = plan.families[EXPLORATORY]
+    rows["smallest effect that matters"] = f"{plan.smallest_effect:g}"
+    rows["level"] = f"{plan.alpha:g}"
     if "shift_cost" not in plan.outcomes:
-        lack = "not tested: a shift cost needs straight users, and these scores have none"
-        rows.append(("adaptation", lack))
-    return pd.DataFrame(rows, columns=["declared", "how"])
+        lack = "a shift cost needs straight users, and these scores have none"
+        rows["adaptation"] = f"not tested: {lack}"
+    return pd.DataFrame(rows.items(), columns=["declared", "how"])
 
 
-def tidy(frame: pd.DataFrame, columns: Sequence[str] = ()) -> pd.DataFrame:
+def as_printed(frame: pd.DataFrame, columns: Sequence[str] = ()) -> pd.DataFrame:
     """A frame without empty columns: p-values (``p``, ``p_…``) in words, counts as whole numbers.
 
     What is missing is None, but a note is empty. ``p_best`` is no p-value but a share of draws.
     """
     chosen = [name for name in columns if name in frame]
-    table = frame[chosen] if chosen else frame  # a table that could not be made holds a note alone
-    table = table.replace("", pd.NA).dropna(axis=1, how="all").reset_index(drop=True)
+    shown = frame[chosen] if chosen else frame  # a table that could not be made holds a note alone
+    present = shown.replace("", pd.NA).dropna(axis=1, how="all")
+    table = present.reset_index(drop=True)
     table = table.astype(object).where(table.notna(), None)
     for name in table.columns:
         if name == "p" or (name.startswith("p_") and name != "p_best"):
-            table[name] = [_p_cell(p) for p in table[name]]
+            table[name] = table[name].map(_p_cell)
         elif name in _WHOLE:
-            table[name] = pd.Series([_whole_cell(value) for value in table[name]], dtype=object)
+            table[name] = pd.Series(list(map(_whole_cell, table[name])), dtype=object)
         elif name == "note":
             table[name] = table[name].fillna("")
     return table
@@ -151,17 +151,18 @@ def _p_cell(p: Any) -> str | None:
 
 
 def _whole_cell(value: Any) -> Any:
-    """A float without fraction as a whole number."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value
+    """A float without fraction as a whole number, a shared rank as "7.5"."""
+    if not isinstance(value, float):
+        return value
+    return int(value) if value.is_integer() else f"{value:g}"
 
 
 def confirmatory(pairwise: pd.DataFrame) -> pd.DataFrame:
     """The declared contrasts on the primary outcome: difference, interval, both tests corrected, verdict."""
     declared = pairwise[pairwise["family"] == CONFIRMATORY]
     tests = ["p_adjusted", "p_equivalent_adjusted"]
-    return tidy(declared.reindex(columns=["a", "b", "diff", "low", "high", *tests, "verdict", "n"]))
+    columns = ["a", "b", "diff", "low", "high", *tests, "verdict", "n"]
+    return as_printed(declared.reindex(columns=columns))
 
 
 def contrast_sentences(battery: Battery) -> list[str]:
@@ -173,14 +174,15 @@ def contrast_sentences(battery: Battery) -> list[str]:
         if pd.isna(row["diff"]) or row["verdict"] == "not compared":
             sentences.append(f"{pair}{note}.")
             continue
-        test = f"difference {p_in_words(row['p_adjusted'])}"
+        different = p_in_words(row["p_adjusted"])
         alike = p_in_words(row["p_equivalent_adjusted"])
-        tests = f"{test}, equivalence {alike}, corrected by {row['adjustment']}; {int(row['n'])} scenarios"
-        sentences.append(f"{pair}, {Estimate.of(row, 'diff')} ({tests}{note}).")
+        tests = f"difference {different}, equivalence {alike}, corrected by {row['adjustment']}"
+        n = int(row["n"])
+        sentences.append(f"{pair}, {Estimate.of(row, 'diff')} ({tests}; {n} scenarios{note}).")
     return sentences
 
 
-def held(battery: Battery, plan: Plan) -> str:
+def verdict_counts(battery: Battery, plan: Plan) -> str:
     """How many declared contrasts have each verdict."""
     verdicts = battery.declared["verdict"]
     counts = verdicts.value_counts()
@@ -189,20 +191,20 @@ def held(battery: Battery, plan: Plan) -> str:
     return f"Declared contrasts on {plan.primary_outcome}, {len(verdicts)} in all: {words}."
 
 
-def board(battery: Battery, scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
+def ranking(battery: Battery, scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     """Systems by the primary outcome with ability, interval, ranks and letters; those not able come last.
 
     Ranked systems are compared over the ``n`` scenarios that all of them have.
     """
-    ranked = battery.leaderboard.reindex(columns=_BOARD)
+    ranked = battery.leaderboard.reindex(columns=_RANKING)
     ranked = ranked[ranked["system"].notna()]
     means = battery.means
-    others = means[~means["system"].isin(ranked["system"])].reindex(columns=_BOARD)
+    others = means[~means["system"].isin(ranked["system"])].reindex(columns=_RANKING)
     table = pd.concat([ranked, others.assign(tied="not ranked")], ignore_index=True)
     if plan.ability:
         ability = scores.groupby("system")[plan.ability].mean()
         table.insert(1, plan.ability, table["system"].map(ability))
-    return tidy(table)
+    return as_printed(table)
 
 
 @_noted
@@ -220,28 +222,33 @@ def costs_by_type(shifts: pd.DataFrame) -> pd.DataFrame:
             "the run has no straight users, with whom a shift cost begins: arms shift and straight"
         )
     ordered = shifts.sort_values("turn", ignore_index=True).astype({"model": str})
-    later = ordered.duplicated(["model", "session_id"])
-    first = ordered[~later]
-    columns = {}
-    for kind in sorted(set(first["type"]), key=lambda kind: (kind == "refine", kind)):
-        columns[kind] = first.loc[first["type"] == kind, "shift_cost"]
-    primary = first[first["primary"].astype(bool)]
-    columns["misfit"] = primary["misfit"]
-    columns["later shifts"] = ordered.loc[later & (ordered["type"] != "refine"), "shift_cost"]
-    if "matched" in primary and primary["matched"].eq("no").any():
-        columns["as many statements"] = primary.loc[primary["matched"] == "yes", "shift_cost"]
-        columns["fewer statements"] = primary.loc[primary["matched"] == "no", "shift_cost"]
-    for name, value in (("open scope", "open_scope_cost"), ("gain at open scope", "open_scope_gain")):
-        if value in ordered and ordered[value].notna().any():
-            left_open = ordered[ordered["scope"] == OPEN].drop_duplicates(["model", "session_id"])
-            columns[name] = left_open[value]
     table = pd.DataFrame({"system": ordered["model"].unique()})
-    for name, values in columns.items():
+    for name, values in _cost_columns(ordered).items():
         costs = values.groupby([ordered["model"], ordered["session_id"]]).mean()
         intervals = costs.groupby(level=0).apply(mean_interval)
         n = max([interval.n for interval in intervals], default=0)
-        table[f"{name} ({n})"] = [_shown(intervals.get(model)) for model in table["system"]]
+        table[f"{name} ({n})"] = list(map(_shown, map(intervals.get, table["system"])))
     return table
+
+
+def _cost_columns(shifts: pd.DataFrame) -> dict[str, pd.Series]:
+    """The values behind each column of :func:`costs_by_type`, of shifts in the order of their turns."""
+    is_later = shifts.duplicated(["model", "session_id"])
+    first = shifts[~is_later]
+    primary = first[first["primary"].astype(bool)]
+    columns = {}
+    for kind in sorted(set(first["type"]), key=lambda kind: (kind == "refine", kind)):
+        columns[kind] = first.loc[first["type"] == kind, "shift_cost"]
+    columns["misfit"] = primary["misfit"]
+    columns["later shifts"] = shifts.loc[is_later & (shifts["type"] != "refine"), "shift_cost"]
+    if "matched" in primary and primary["matched"].eq("no").any():
+        columns["as many statements"] = primary.loc[primary["matched"] == "yes", "shift_cost"]
+        columns["fewer statements"] = primary.loc[primary["matched"] == "no", "shift_cost"]
+    for name, value in _OPEN_SCOPE.items():
+        if value in shifts and shifts[value].notna().any():
+            is_open = shifts["scope"] == OPEN
+            columns[name] = shifts[is_open].drop_duplicates(["model", "session_id"])[value]
+    return columns
 
 
 def by_voice(results: pd.DataFrame, metric: str = "shift_cost") -> pd.DataFrame | None:
@@ -290,7 +297,7 @@ def power_by_contrast(power: pd.DataFrame) -> pd.DataFrame:
 
     ``power`` is that of :class:`crs_lib.stats.Battery`; a note where nothing could be estimated.
     """
-    return tidy(power.drop(columns="outcome", errors="ignore"))
+    return as_printed(power.drop(columns="outcome", errors="ignore"))
 
 
 def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
@@ -312,14 +319,10 @@ def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     enough = weakest.index[(weakest > _SURE) & (weakest.index > n)]
     if len(enough):
         curves = curves[curves["sessions"] <= enough.min()]
-    return curves.assign(
-        outcome=plan.primary_outcome,
-        smallest=plan.smallest_effect,
-        target=plan.power,
-        n_sessions=n,
-        n_systems=scores[plan.system].nunique(),
-        n_contrasts=len(curves[["a", "b"]].drop_duplicates()),
-    )
+    facts = {"outcome": plan.primary_outcome, "smallest": plan.smallest_effect, "target": plan.power}
+    n_systems = scores[plan.system].nunique()
+    n_contrasts = len(curves[["a", "b"]].drop_duplicates())
+    return curves.assign(**facts, n_sessions=n, n_systems=n_systems, n_contrasts=n_contrasts)
 
 
 def _power_curves(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
@@ -350,7 +353,7 @@ def recovery_ratios(shifts: pd.DataFrame, plan: Plan) -> pd.DataFrame:
         raise InputError("no declared contrast is between systems of this run")
     times = waiting(shifts, recovered_by(shifts)).assign(scenario=shifts["session_id"])
     ratios = hazard_ratios(times, Design(pairs=plan.contrasts))
-    return tidy(ratios, ["a", "b", "estimate", "low", "high", "p", "events_a", "events_b"])
+    return as_printed(ratios, ["a", "b", "estimate", "low", "high", "p", "events_a", "events_b"])
 
 
 def _shift_scores(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -381,8 +384,9 @@ def shift_model(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.Da
         raise InputError(f"{metric} has no value by turn, so none by type of shift")
     model = mixed_model(_shift_scores(turns, shifts, metric), factors=("shift_type",))
     fit = model.fit.iloc[0]
-    note = "" if fit["converged"] else "did not converge: do not read it"
-    return tidy(model.terms.assign(n=int(fit["n"]), scenarios=int(fit["clusters"]), note=note))
+    terms = model.terms.assign(n=int(fit["n"]), scenarios=int(fit["clusters"]))
+    terms["note"] = "" if fit["converged"] else "did not converge: do not read it"
+    return as_printed(terms)
 
 
 def draw_power(scores: pd.DataFrame, plan: Plan) -> None:

@@ -114,10 +114,11 @@ def query_table(catalog: Catalog, queries: Sequence[Constraints]) -> pd.DataFram
         exact = catalog.query(query)
         relaxed = catalog.query(query, relax=True)
         constraints = [f"{name}={value}" for name, value in query.items()]
-        row = [", ".join(constraints), len(exact.items), ", ".join(relaxed.dropped), len(relaxed.items), ""]
+        first = ""
         if len(relaxed.items):
-            row[-1] = catalog.items[relaxed.items[0]].title
-        rows.append(row)
+            first = catalog.items[relaxed.items[0]].title
+        dropped = ", ".join(relaxed.dropped)
+        rows.append((", ".join(constraints), len(exact.items), dropped, len(relaxed.items), first))
     return pd.DataFrame(rows, columns=["query", "exact answers", "given up", "answers", "first"])
 
 
@@ -142,14 +143,17 @@ def batch_table(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
     """One row a system: sessions, turns, shifts, films per reply, titles outside the catalogue."""
     rows = []
     for dialogue in dialogues:
-        films = foreign = 0
+        n_films = 0
+        n_unknown = 0
         pairs = dialogue.pairs()
         for pair in pairs:
-            films += len(pair.system.meta.get("rec_titles", ()))
-            foreign += len(pair.system.meta.get("hallucinated_titles", ()))
-        rows.append((dialogue.model_name, 1, len(pairs), len(dialogue.shift_turns()), films, foreign))
+            n_films += len(pair.system.meta.get("rec_titles", ()))
+            n_unknown += len(pair.system.meta.get("hallucinated_titles", ()))
+        n_shifts = len(dialogue.shift_turns())
+        rows.append((dialogue.model_name, 1, len(pairs), n_shifts, n_films, n_unknown))
     columns = ["system", "sessions", "turns", "shifts", "films per reply", "outside the catalogue"]
-    table = pd.DataFrame(rows, columns=columns).groupby("system", sort=False).sum().reset_index()
+    sums = pd.DataFrame(rows, columns=columns).groupby("system", sort=False).sum()
+    table = sums.reset_index()
     table["films per reply"] /= table["turns"]
     return table
 
@@ -198,9 +202,12 @@ def shift_log(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
     """One row a shift: session_id, type, how many films answer it, whether ``few``, under ten."""
     rows = []
     for talk in dialogues:
-        if talk.model_name == dialogues[0].model_name:
-            for event in talk.shift_events:
-                rows.append((talk.session_id, str(event.get("type", "")), str(event.get("stratum", ""))))
+        if talk.model_name != dialogues[0].model_name:
+            continue
+        for event in talk.shift_events:
+            kind = str(event.get("type", ""))
+            answers = str(event.get("stratum", ""))
+            rows.append((talk.session_id, kind, answers))
     log = pd.DataFrame(rows, columns=["session_id", "type", "answers"])
     return log.assign(few=log["answers"] == _FEW)
 
@@ -261,5 +268,6 @@ def trial(world: World, config: SimulateConfig) -> pd.DataFrame:
 def session_scores(dialogues: Sequence[Dialogue], world: World, convention: Convention) -> pd.DataFrame:
     """Headline scores of each session: model, session_id, a column a metric; missing where undefined."""
     rows = [scores.session for scores in score_all(dialogues, world.grounder, convention)]
-    names = layout.HEADLINE
-    return pd.DataFrame(rows)[["model", "session_id", *names]].astype(dict.fromkeys(names, float))
+    numbers = dict.fromkeys(layout.HEADLINE, float)
+    table = pd.DataFrame(rows)[["model", "session_id", *numbers]]
+    return table.astype(numbers)

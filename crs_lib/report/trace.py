@@ -32,6 +32,7 @@ from crs_lib.report.session import TITLE, SessionView, number, script
 
 PAGE_SIZE = 10  # sessions in a data file
 _BATCH = 4000  # rows of turns read at once
+_STYLES = ("tables.css", "trace.css")
 
 Row = dict[str, Any]
 
@@ -169,9 +170,10 @@ def _searched(event: Mapping[str, Any]) -> list[Any]:
 
 def index_of(files: RunFiles, view: SessionView, page_size: int, plots: Mapping[Key, Plot]) -> Row:
     """The input of the page: what the run has, and its sessions; what all systems share is stored once."""
-    looks = style.looks(files.models)
     distinct: dict[Plot, int] = {}
-    models, ids, numbers = [], [], []
+    models: list[int] = []
+    ids: list[str] = []
+    numbers: list[int] = []
     for key, plot in plots.items():
         models.append(files.models.index(key.model))
         ids.append(key.session_id)
@@ -179,35 +181,30 @@ def index_of(files: RunFiles, view: SessionView, page_size: int, plots: Mapping[
     scores = {}
     for name in files.session_metrics:
         scores[name] = [number(files.sessions[key].get(name)) for key in plots]
-    return {
-        "run": files.run,
-        "convention": view.scorer.convention.name,
-        "page_size": page_size,
-        "models": [{"name": name, "colour": looks[name].colour} for name in files.models],
-        "types": files.types,
-        "fields": {name: dialogues.tint_place(name, TINTED) for name in (*view.catalog.fields, TITLE)},
-        "turn_metrics": list(map(_described, view.metrics)),
-        "session_metrics": list(map(_described, files.session_metrics)),
-        "model": models,
-        "id": ids,
-        "plot": numbers,
-        "plots": list(distinct),
-        "scores": scores,
-    }
+    index: Row = {"run": files.run, "convention": view.scorer.convention.name, "page_size": page_size}
+    looks = style.looks(files.models)
+    index["models"] = [{"name": name, "colour": looks[name].colour} for name in files.models]
+    index["types"] = files.types
+    fields = (*view.catalog.fields, TITLE)
+    index["fields"] = {name: dialogues.tint_place(name, TINTED) for name in fields}
+    index["turn_metrics"] = list(map(_described, view.metrics))
+    index["session_metrics"] = list(map(_described, files.session_metrics))
+    index["model"] = models
+    index["id"] = ids
+    index["plot"] = numbers
+    index["plots"] = list(distinct)
+    index["scores"] = scores
+    return index
 
 
 def _described(name: str) -> Row:
     """A metric as the page describes it: names, range, direction and source."""
     metric = base.get(name)
-    return {
-        "name": name,
-        "short": metric.short,
-        "low": number(metric.low),
-        "high": number(metric.high),
-        "direction": metric.direction,
-        "source": metric.source,
-        "headline": name in layout.HEADLINE,
-    }
+    facts: Row = {"name": name, "short": metric.short, "low": number(metric.low), "high": number(metric.high)}
+    facts["direction"] = metric.direction
+    facts["source"] = metric.source
+    facts["headline"] = name in layout.HEADLINE
+    return facts
 
 
 def write(run: str, convention: str = "", *, page_size: int = PAGE_SIZE) -> Path:
@@ -235,16 +232,8 @@ def write(run: str, convention: str = "", *, page_size: int = PAGE_SIZE) -> Path
 
 def _page(run: str) -> str:
     script = read_part("session.js") + read_part("trace.js") + Markup("crsTrace.browse();\n")
-    tints = Markup(dialogues.tint_css())
-    return render(
-        "trace.html",
-        f"Trace of {run}",
-        ["tables.css", "trace.css"],
-        css_first=tints,
-        script=script,
-        allow=" 'strict-dynamic'; img-src data:",
-        run=run,
-    )
+    policy = {"css_first": Markup(dialogues.tint_css()), "allow": " 'strict-dynamic'; img-src data:"}
+    return render("trace.html", f"Trace of {run}", _STYLES, script=script, run=run, **policy)
 
 
 def _replace(new: Path, old: Path) -> None:
@@ -281,4 +270,5 @@ def _page_data(view: SessionView, batch: Sequence[ScoredSession]) -> Row:
         records.append(record)
         for turn in record["turns"]:
             items.update(film["film"] for film in turn.get("films", ()))
-    return {"sessions": records, "films": {str(item): view.film(item) for item in sorted(items)}}
+    films = {str(item): view.film(item) for item in sorted(items)}
+    return {"sessions": records, "films": films}

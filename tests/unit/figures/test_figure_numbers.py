@@ -297,7 +297,9 @@ def test_no_ink_is_left_on_a_dark_page_whatever_ticks_come_later():
     panel = axes[0][0]
     panel.plot([0, 0.97], [0, 0.97], color=style.INK)
     (oracle,) = panel.plot(0.5, 0.5, "*", color="black")
-    systems = [panel.plot([0, 1], [0, 1], color=colour)[0] for colour in (*style.colours(14), "#0072B2", "#E69F00")]
+    systems = [
+        panel.plot([0, 1], [0, 1], color=colour)[0] for colour in (*style.colours(14), "#0072B2", "#E69F00")
+    ]
     panel.grid(True)
     style.darken(made)
     papers = {matplotlib.colors.to_hex(patch.get_facecolor()) for patch in (made.patch, panel.patch)}

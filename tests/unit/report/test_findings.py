@@ -218,7 +218,7 @@ def test_who_serves_nobody_is_not_ranked_however_little_it_loses():
     scores = pd.concat([frame, idle]).rename(columns={"model": "system", "session_id": "scenario"})
     config = statistics.plan_for("movies", ["oracle", "tracker", "echo"], "default", scores)
     ladder = stats.ladder(scores, config)
-    board = statistics.board(ladder, scores, config).set_index("system")
+    board = statistics.ranking(ladder, scores, config).set_index("system")
     assert board.index.tolist() == ["oracle", "tracker", "echo"]
     assert board.loc["echo", ["tied", "rank_low"]].tolist() == ["not ranked", None]
     assert board["straight_gain"].tolist() == [0.8, 0.8, 0.0]

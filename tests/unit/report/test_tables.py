@@ -183,7 +183,7 @@ def test_the_shift_model_tells_an_interaction_from_none_and_the_share_of_best_dr
     assert result["scenarios"].tolist() == [12, 12, 12]
     even = statistics.shift_model(alike, shifts, "item_tas").set_index("term")["p"]
     assert even["system"] == "p = .004" != even["system:shift_type"]
-    shown = statistics.tidy(pd.DataFrame({"p": [0.0001], "p_gg": [0.02], "p_best": [0.999]}))
+    shown = statistics.as_printed(pd.DataFrame({"p": [0.0001], "p_gg": [0.02], "p_best": [0.999]}))
     assert shown.iloc[0].tolist() == ["p < .001", "p = .020", 0.999]
 
 
