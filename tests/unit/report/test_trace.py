@@ -1,5 +1,6 @@
 """The trace's data: text cut at findings, films and constraints, escapes, and agreement with the scored tables."""
 
+import dataclasses
 import itertools
 import json
 import math
@@ -25,7 +26,7 @@ from crs_lib.figures import style
 from crs_lib.judge import run as judge_records
 from crs_lib.metrics import conventions
 from crs_lib.report import trace
-from crs_lib.report.page import Link, Mean, table
+from crs_lib.report.page import Link, Mean, cell_text, table
 from crs_lib.report.session import TITLE, SessionView, Stretch, number, pieces, script
 from crs_lib.report.trace import RunFiles, index_of
 from tests.helpers import refused
@@ -37,14 +38,22 @@ SYSTEMS = ("tracker", "sticky", "random")
 
 @given(st.text(max_size=30), st.lists(st.tuples(st.integers(-3, 40), st.integers(-3, 40)), max_size=8))
 def test_the_pieces_joined_are_the_text_and_every_finding_covers_its_stretch(text, ranges):
-    findings = [Stretch(a, b, "genre", f"value {n}") for n, (a, b) in enumerate(ranges)]
+    findings = []
+    for position, (start, end) in enumerate(ranges):
+        findings.append(Stretch(start, end, "genre", f"value {position}"))
     cut = pieces(text, findings)
     assert joined(cut) == text
+    for finding in findings:
+        covered = ""
+        if 0 <= finding.start < finding.end <= len(text):
+            covered = text[finding.start : finding.end]
+        assert joined(pieces_with(cut, finding.value)) == covered
+
+
+def pieces_with(cut, value):
+    """The pieces of a cut text in which a value of a genre was recognised."""
     marked = [piece for piece in cut if not isinstance(piece, str)]
-    for a, b, _, value, _ in findings:
-        over = [piece[0] for piece in marked if ["genre", value] in piece[1]]
-        inside = 0 <= a < b <= len(text)
-        assert "".join(over) == (text[a:b] if inside else "")
+    return [piece for piece in marked if ["genre", value] in piece[1]]
 
 
 ANYTHING = st.recursive(
@@ -56,17 +65,28 @@ ANYTHING = st.recursive(
 @pytest.mark.slow
 def test_a_script_holds_its_data_and_never_closes_its_element(value):
     text = script("f", 1, value).decode("utf-8")
-    assert text.startswith("f(1,") and not {"<", "\u2028"} & set(text)
-    assert json.loads("[" + text[2:-3] + "]") == [1, value]
+    assert text.startswith("f(1,")
+    assert "<" not in text
+    assert "\u2028" not in text
+    assert json.loads(f"[{text[2:-3]}]") == [1, value]
 
 
-def test_numbers_constraints_and_odd_letters_are_written_so_that_nothing_is_lost():
+def test_odd_letters_are_written_so_that_nothing_is_lost():
     assert script("f", "\ud83d!") == b'f("\\ud83d!");\n'
-    values = (0.123456, -0.00001, 1, math.nan, math.inf, None, "x")
-    assert [number(v) for v in values] == [0.1235, 0.0, 1.0, None, None, None, None]
+
+
+NUMBERS = {0.123456: 0.1235, -0.00001: 0.0, 1: 1.0, math.inf: None, None: None, "x": None}
+
+
+@pytest.mark.parametrize(("value", "written"), [*NUMBERS.items(), (math.nan, None)])
+def test_a_number_has_four_decimals_and_what_is_none_is_missing(value, written):
+    assert number(value) == written
+
+
+def test_a_finding_says_its_value_where_that_is_not_the_text_and_why_it_was_rejected():
     assert pieces("War", [Stretch(0, 3, "genre", "War")]) == [["War", [["genre"]]]]
-    reason = ("genre", "War", "no film word")
-    assert pieces("war", [Stretch(0, 3, *reason)]) == [["war", [list(reason)]]]
+    rejected = Stretch(0, 3, "genre", "War", "no film word")
+    assert pieces("war", [rejected]) == [["war", [["genre", "War", "no film word"]]]]
 
 
 FILMS = {
@@ -87,46 +107,58 @@ def conversation(*turns):
     lines = []
     for constraints, avoid, titles in turns:
         meta = {"user_meta": {"constraints": constraints, "avoid": avoid}}
-        lines += [Turn("USER", "Something, please.", meta), Turn("SYSTEM", "Here.", {"rec_titles": titles})]
+        lines.append(Turn("USER", "Something, please.", meta))
+        lines.append(Turn("SYSTEM", "Here.", {"rec_titles": titles}))
     return Dialogue("00000", "mine", tuple(lines))
 
 
-def test_films_name_the_constraints_met_dropped_or_excluded_and_what_is_unknown_is_neither_met_nor_zero(view):
-    outputs = view.record(conversation(
-        ({"genre": "Drama", "year": "1994"}, {}, ["Harbour Lights", "Saltwind"]),
-        ({"director": "Mara Lindqvist"}, {"genre": "Comedy"}, ["Harbour Lights", "The Long Quay"]),
-    ), [], [])  # fmt: skip
-    first, second = (turn["films"] for turn in outputs["turns"])
+def turns_of(view, *turns):
+    """The turns of a conversation as the trace has them."""
+    return view.record(conversation(*turns), [], [])["turns"]
+
+
+def test_films_name_the_constraints_met_dropped_or_excluded(view):
+    before = ({"genre": "Drama", "year": "1994"}, {}, ["Harbour Lights", "Saltwind"])
+    after = ({"director": "Mara Lindqvist"}, {"genre": "Comedy"}, ["Harbour Lights", "The Long Quay"])
+    first, second = turns_of(view, before, after)
     harbour, quay, salt = (view.catalog.title_index[title.lower()][0] for title in FILMS)
-    assert first == [{"film": harbour, "met": [True, True]}, {"film": salt, "met": [False, True]}]
+    assert first["films"] == [{"film": harbour, "met": [True, True]}, {"film": salt, "met": [False, True]}]
     dropped = [["genre", "Drama"], ["year", "1994"]]
-    assert second[0] == {"film": harbour, "met": [True], "dropped": dropped, "again": True}
-    assert second[1:] == [{"film": quay, "met": [True], "avoided": [["genre", "Comedy"]]}]
-    talk = conversation(({"genre": "Western"}, {}, ["Saltwind"]), ({}, {}, []))
-    unknown, bare = view.record(talk, [], [])["turns"]
+    again = {"film": harbour, "met": [True], "dropped": dropped, "again": True}
+    assert second["films"] == [again, {"film": quay, "met": [True], "avoided": [["genre", "Comedy"]]}]
+
+
+def test_what_the_catalogue_lacks_is_neither_met_nor_zero(view):
+    unknown, bare = turns_of(view, ({"genre": "Western"}, {}, ["Saltwind"]), ({}, {}, []))
     assert unknown["films"][0]["met"] == [None]
-    assert bare["scores"] == [None] and "films" not in bare
+    assert bare["scores"] == [None]
+    assert "films" not in bare
 
 
 def test_a_constraint_of_several_values_is_one_entry_a_value_and_empty_ones_are_none(view):
     wishes = {"genre": ["War", "Drama"], "year": 1994, "actor": None}
-    turn, nothing = view.record(conversation((wishes, None, []), ("War", {}, [])), [], [])["turns"]
+    turn, nothing = turns_of(view, (wishes, None, []), ("War", {}, []))
     assert turn["constraints"] == [["genre", "War"], ["genre", "Drama"], ["year", "1994"]]
-    assert not {"avoid", "shift", "films", "undefined"} & set(turn)
+    assert {"avoid", "shift", "films", "undefined"}.isdisjoint(turn)
     assert "constraints" not in nothing
     assert nothing["turn"] == 2
 
 
 def test_the_shift_says_what_changed_and_when_replies_followed(view):
-    event = {"turn": 2, "type": "switch", "added": {"genre": "War"}, "dropped": {"genre": "Drama"}, "bridge_field": "year",
-             "bridge_value": "1994", "from_anchor": "Harbour Lights", "to_anchor": "Saltwind"}  # fmt: skip
+    change = {"type": "switch", "added": {"genre": "War"}, "dropped": {"genre": "Drama"}}
+    bridge = {"bridge_field": "year", "bridge_value": "1994"}
+    event = {"turn": 2, **change, **bridge, "from_anchor": "Harbour Lights", "to_anchor": "Saltwind"}
     talk = conversation(({"genre": "Drama"}, {}, []), ({"genre": "War"}, {}, ["Saltwind"]))
-    talk = Dialogue(talk.session_id, talk.model_name, talk.turns, shift_events=(event,))
-    row = {"turn": 2, "watched": 1, "recovered_item": True, "delay_item": 0.0, "recovered_text": False}
-    shift = view.record(talk, [], [row | {"delay_text": math.nan}])["turns"][1]["shift"]
-    wanted = {"type": "switch", "added": [["genre", "War"]], "dropped": [["genre", "Drama"]]}
-    wanted |= {"bridge": ["year", "1994"], "films": [True, 0.0], "text": [False, None]}
-    assert {name: shift[name] for name in wanted} == wanted
+    talk = dataclasses.replace(talk, shift_events=(event,))
+    recovery = {"recovered_item": True, "delay_item": 0.0, "recovered_text": False, "delay_text": math.nan}
+    scored_shift = {"turn": 2, "watched": 1, **recovery}
+    shift = view.record(talk, [], [scored_shift])["turns"][1]["shift"]
+    assert shift["type"] == "switch"
+    assert shift["added"] == [["genre", "War"]]
+    assert shift["dropped"] == [["genre", "Drama"]]
+    assert shift["bridge"] == ["year", "1994"]
+    assert shift["films"] == [True, 0.0]
+    assert shift["text"] == [False, None]
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +175,10 @@ def sessions_of(pages):
 
 def joined(cut):
     """A text from its pieces."""
-    return "".join(piece if isinstance(piece, str) else piece[0] for piece in cut)
+    text = ""
+    for piece in cut:
+        text += piece if isinstance(piece, str) else piece[0]
+    return text
 
 
 def flags_of(films):
@@ -158,8 +193,10 @@ def flags_of(films):
 
 
 def called(path):
+    """The arguments of the call that a data file is."""
     text = path.read_text(encoding="utf-8")
-    return json.loads("[" + text[text.index("(") + 1 : text.rindex(")")] + "]")
+    start = text.index("(") + 1
+    return json.loads(f"[{text[start : text.rindex(')')]}]")
 
 
 @pytest.fixture(scope="module")
@@ -221,11 +258,11 @@ def test_scores_counted_again_from_what_is_shown_are_the_scores_of_the_tables(ru
 
 def test_the_same_run_gives_the_same_bytes_and_the_manifest_stays(run):
     folder = paths.run_folder("movies", run)
-    paths_before = {folder / "manifest.json", *(folder / "trace").rglob("*")}
-    files = {path: path.read_bytes() for path in paths_before if path.is_file()}
+    before = {folder / "manifest.json", *(folder / "trace").rglob("*")}
+    contents = {path: path.read_bytes() for path in before if path.is_file()}
     trace.write(run, page_size=5)
-    assert {path: path.read_bytes() for path in files} == files
-    assert {*(folder / "trace").rglob("*")} < paths_before
+    assert {path: path.read_bytes() for path in contents} == contents
+    assert {*(folder / "trace").rglob("*")} < before
     assert not list(folder.glob(".trace*"))
 
 
@@ -243,18 +280,20 @@ def test_a_run_without_scores_says_what_makes_them():
 
 
 def test_judges_notes_come_from_the_judge_stage_and_canaries_do_not(run):
-    key = {"model": "tracker", "session_id": "00002", "judge": {"coherence": 4.0}, "scores": [], "missing": 0}
     outputs = runs.Run("movies", run).manifest()["stages"]["simulate"]["outputs"]
     inputs = {"dialogues": outputs["dialogues.jsonl"]}
+    session = {"model": "tracker", "session_id": "00002", "scores": [], "missing": 0}
+    rated = {**session, "canary": "", "judge": {"coherence": 4.0}}
+    spoilt = {**session, "canary": "shuffled", "judge": {"coherence": 1.0}}
     with runs.stage("movies", run, judge_records.STAGE, {}, inputs, fixed=False) as stage:
-        lines = key | {"canary": ""}, key | {"canary": "shuffled", "judge": {"coherence": 1.0}}
-        stage.path(judge_records.SCORES).write_text("\n".join(map(json.dumps, lines)) + "\n")
-    findings = {(s.dialogue.model_name, s.dialogue.session_id): s.judge for s in RunFiles(run)}
-    assert findings["tracker", "00002"]["judge"] == {"coherence": 4.0}
-    assert findings["tracker", "00001"].get("scores") is None
+        lines = f"{json.dumps(rated)}\n{json.dumps(spoilt)}\n"
+        stage.path(judge_records.SCORES).write_text(lines)
+    notes = {tuple(session.key): session.judge for session in RunFiles(run)}
+    assert notes["tracker", "00002"]["judge"] == {"coherence": 4.0}
+    assert notes["tracker", "00001"].get("scores") is None
 
 
-NUMBERS = [
+CELLS = [
     ([0.12345, -0.5], ["0.123", "−0.500"]),
     ([-0.0001, np.nan], ["0.000", "–"]),
     ([24.0, np.nan], ["24", "–"]),
@@ -262,21 +301,31 @@ NUMBERS = [
 ]
 
 
-@pytest.mark.parametrize(("values", "texts"), NUMBERS)
+@pytest.mark.parametrize(("values", "texts"), CELLS)
 def test_numbers_have_three_decimals_or_none_where_all_are_whole_and_a_dash_where_missing(values, texts):
     html = table(pd.DataFrame({"x": values}))
     assert re.findall(r'<td class="value">([^<]*)</td>', html) == texts
 
 
-def test_what_is_put_into_a_table_is_escaped_and_a_mean_without_interval_has_none():
-    columns = {"<i>": ["a<"], "n": [2], "at": [Link("<", "a?x=1&y=2")], "mean": [Mean(0.5, 0.25, 0.75)]}
-    html = table(pd.DataFrame(columns))
+def test_what_is_put_into_a_table_is_escaped():
+    html = table(pd.DataFrame({"<i>": ["a<"], "n": [2], "at": [Link("<", "a?x=1&y=2")]}))
     assert '<th scope="col">&lt;i&gt;</th><th scope="col" class="value">n</th>' in html
     assert '<td>a&lt;</td><td class="value">2</td>' in html
     assert '<td><a href="a?x=1&amp;y=2">&lt;</a></td>' in html
-    assert "<td>0.500<small>0.250 to 0.750</small></td>" in html
-    assert "0.500<small></small>" in table(pd.DataFrame({"mean": [Mean(0.5, np.nan, np.nan)]}))
-    assert '<td class="long">' in table(pd.DataFrame({"text": ["x" * 61]}))
+
+
+def test_a_mean_without_interval_has_none():
+    whole = Mean(0.5, 0.25, 0.75)
+    assert "<td>0.500<small>0.250 to 0.750</small></td>" in table(pd.DataFrame({"mean": [whole]}))
+    assert cell_text(whole) == "0.500 [0.250, 0.750]"
+    bare = Mean(0.5, np.nan, np.nan)
+    assert "0.500<small></small>" in table(pd.DataFrame({"mean": [bare]}))
+    assert cell_text(bare) == "0.500"
+
+
+def test_a_long_text_gets_room_and_a_table_without_rows_says_so():
+    long_text = "x" * 61
+    assert '<td class="long">' in table(pd.DataFrame({"text": [long_text]}))
     assert "Nothing to show" in table(pd.DataFrame({"name": []}))
 
 
@@ -292,20 +341,29 @@ def index():
     return index_of(files, view, 10, {})
 
 
-def test_systems_and_fields_have_one_colour_in_notebook_and_trace_readable_on_light_and_dark_pages(index):
+def test_systems_have_one_colour_in_notebook_and_trace(index):
     looks = style.looks(MODELS)
-    colours = {name: look.colour for name, look in looks.items()}
-    assert {m["name"]: m["colour"] for m in index["models"]} == colours
-    assert tint_place("country") == tint_place("country") in range(8)
-    # A dialogue with this field alone, so that no order of fields can decide.
-    rules = dict(re.findall(r"--(f\d): (#\w{6})", tint_css().split("@media")[0]))
+    for model in index["models"]:
+        assert model["colour"] == looks[model["name"]].colour
+    assert [model["name"] for model in index["models"]] == MODELS
+
+
+def test_fields_have_one_colour_in_notebook_and_trace(index):
+    """Each in a dialogue with this field alone, so that no order of fields can decide."""
+    assert tint_place("country") in range(8)
+    light = tint_css().split("@media")[0]
+    tints = dict(re.findall(r"--(f\d): (#\w{6})", light))
     for field in (*FIELDS, TITLE):
         turns = (Turn("USER", "one", marks=(Mark(0, 3, field, "one"),)), Turn("SYSTEM", "two"))
         shown = Dialogue("00000", "tracker", turns, tinted=TINTED)._repr_html_()
-        position = index["fields"][field]
-        assert f"background:{rules[f'f{position}']};" in shown, field
+        tint = tints[f"f{index['fields'][field]}"]
+        assert f"background:{tint};" in shown, field
     assert len(set(index["fields"].values())) == len(index["fields"])
-    findings = re.findall(r":root {(.*?)}", tint_css())
-    for light, dark in zip(*(re.findall(r"#\w{6}", tints) for tints in findings), strict=True):
-        assert contrast("#111111", light) > 7
-        assert contrast("#e6e8eb", dark) > 4.5
+
+
+def test_text_is_readable_on_the_colours_of_fields_on_light_and_dark_pages():
+    light, dark = re.findall(r":root {(.*?)}", tint_css())
+    for tint in re.findall(r"#\w{6}", light):
+        assert contrast("#111111", tint) > 7
+    for tint in re.findall(r"#\w{6}", dark):
+        assert contrast("#e6e8eb", tint) > 4.5
