@@ -108,11 +108,10 @@ def _dataset_attributes(catalogue_fields: pd.DataFrame) -> Any:
     _draw_values(panel, table)
     columns = _columns(table)
     places = np.linspace(0.48, 0.96, len(columns))
-    across = panel.get_yaxis_transform()
+    small = {"ha": "center", "va": "center", "fontsize": style.SMALL}
     for x, (title, texts) in zip(places, columns.items(), strict=True):
-        style.small_text(panel, x, -1.1, title, transform=across)
-        for height, text in enumerate(texts):
-            style.small_text(panel, x, height, text, transform=across)
+        for height, text in zip((-1.1, *range(len(table))), (title, *texts), strict=True):
+            panel.text(x, height, text, transform=panel.get_yaxis_transform(), **small)
     return drawing
 
 

@@ -108,8 +108,8 @@ def _tokens_and_time(llm_calls: pd.DataFrame, model_metrics: pd.DataFrame) -> An
     n_calls = llm_calls.groupby(keys).size()
     sums = sent.groupby(keys)[list(_CALLS)].sum()
     looks = style.looks(systems_of(model_metrics))
-    drawing, axes = style.row_panels(len(sums), len(_CALLS), row=0.36)
-    for panel, (column, title) in zip(axes, _CALLS.items(), strict=True):
+    drawing, axes = style.figure(0.95 + 0.36 * len(sums), 1, len(_CALLS), sharey=True)
+    for panel, (column, title) in zip(axes[0], _CALLS.items(), strict=True):
         table = means(sent, keys, column).set_index(keys)
         for height, (role, model) in enumerate(sums.index):
             look = looks.get(model, _OTHER)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from crs_lib.figures import layout, style
 from crs_lib.figures.base import NoDataError, figure, filled, require, shown_in
+from crs_lib.metrics import base
 from crs_lib.stats import bootstrap_estimates
 
 PREFIX = "judge_"  # of the columns of :func:`with_judges`
@@ -47,7 +48,7 @@ def _correlation_heatmap(results: pd.DataFrame, *, metrics: Sequence[str] = ()) 
     columns = [*shown, *judged]
     if len(columns) < 2:
         raise NoDataError("a correlation needs at least 2 metrics")
-    names = [style.short(name) for name in shown]
+    names = [base.get(name).short for name in shown]
     names += [f"judge: {name.removeprefix(PREFIX)}" for name in judged]
     pairs = within_correlations(results, columns)
     wide = pairs.pivot_table(index="y", columns="x", values="correlation", dropna=False)

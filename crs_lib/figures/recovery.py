@@ -155,7 +155,7 @@ def _waiting_table(panel: Any, times: pd.DataFrame, order: Sequence[str], last: 
     for height, name in enumerate(order):
         for reply in shown:
             text = str(counts[name][reply])
-            style.small_text(panel, reply, height, text)
+            panel.text(reply, height, text, ha="center", va="center", fontsize=style.SMALL)
     panel.set_yticks(range(len(order)), style.labels(order))
     panel.set_ylim(len(order) - 0.4, -0.6)
     panel.set_xlabel("replies since the shift")
@@ -207,8 +207,8 @@ def _recovery_by_answers(replies_at_risk: pd.DataFrame) -> Any:
     order = systems_of(risks)
     strata = [name for name in STRATA if (risks["answers"] == name).any()]
     columns = {"model": "system", "session_id": "scenario"}
-    drawing, axes = style.row_panels(len(order), len(strata))
-    for panel, stratum in zip(axes, strata, strict=True):
+    drawing, axes = style.figure(0.95 + 0.26 * len(order), 1, len(strata), sharey=True)
+    for panel, stratum in zip(axes[0], strata, strict=True):
         rows = risks[risks["answers"] == stratum].rename(columns=columns)
         _beyond_chance(panel, rows, order)
         style.across(panel, f"{stratum} films", 4)

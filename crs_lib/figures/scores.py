@@ -51,8 +51,8 @@ def _leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) ->
     leading = parts[first]["mean"].sort_values(ascending=layout.lower(first), kind="stable")
     order = [str(name) for name in leading.index]
     looks = style.looks(order)
-    drawing, axes = style.row_panels(len(order), len(parts))
-    for panel, (metric, rows) in zip(axes, parts.items(), strict=True):
+    drawing, axes = style.figure(0.95 + 0.26 * len(order), 1, len(parts), sharey=True)
+    for panel, (metric, rows) in zip(axes[0], parts.items(), strict=True):
         ranks = _ranks(model_metrics, metric, rows["mean"])
         for height, (name, look) in enumerate(looks.items()):
             style.estimate(panel, height, rows.loc[name], look, caps=0.24)

@@ -117,11 +117,6 @@ def fonts() -> list[str]:
     return ["DejaVu Sans", *wide]
 
 
-def short(metric: str) -> str:
-    """The metric's name in figures: ``item_tas`` is "item TAS"."""
-    return base.get(metric).short
-
-
 def titled(metric: str) -> str:
     """Short name with an arrow to where it is better, "item TAS ↑"; a dagger says: not valid for ranking."""
     facts = base.get(metric)
@@ -182,12 +177,6 @@ def single(height: float) -> tuple[Any, Any]:
     """A figure of one panel, and that panel."""
     drawing, axes = figure(height)
     return drawing, axes[0][0]
-
-
-def row_panels(rows: int, columns: int, *, row: float = 0.26) -> tuple[Any, Any]:
-    """A figure of panels side by side that share their rows, ``row`` inches high each; and its panels."""
-    drawing, axes = figure(0.95 + row * rows, 1, columns, sharey=True)
-    return drawing, axes[0]
 
 
 def note(drawing: Any, text: str) -> None:
@@ -274,11 +263,6 @@ def zero(axes: Any, **line: Any) -> None:
 def beside(axes: Any, at: float, text: str) -> None:
     """Small text at a height, right of the panel."""
     axes.text(1.02, at, text, transform=axes.get_yaxis_transform(), va="center", fontsize=SMALL)
-
-
-def small_text(axes: Any, x: float, y: float, text: str, **options: Any) -> None:
-    """Small text with its middle at a point."""
-    axes.text(x, y, text, ha="center", va="center", fontsize=SMALL, **options)
 
 
 def across(axes: Any, title: str, bins: int, **text: Any) -> None:

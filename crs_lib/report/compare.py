@@ -27,10 +27,10 @@ from crs_lib.notebooks.look import heading
 from crs_lib.report import findings, models, statistics
 from crs_lib.report.models import Heard
 from crs_lib.report.page import (
+    MISSING,
     Mean,
     Section,
     bullets,
-    cell_text,
     document,
     figure,
     quiet,
@@ -172,7 +172,7 @@ class Comparison:
     def ranking(self) -> str:
         """The systems by gain after a change as text, with the gain at open scope and the users of each."""
         table = self.quantities[["system", "n", PRIMARY, OPEN_SCOPE, _N[OPEN_SCOPE]]]
-        texts = table.map(cell_text).rename(columns=heading)
+        texts = table.where(table.notna(), MISSING).map(str).rename(columns=heading)
         return str(texts.to_string(index=False))
 
     @cached_property

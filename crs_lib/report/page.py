@@ -39,6 +39,12 @@ class Mean(NamedTuple):
     low: float
     high: float
 
+    def __str__(self) -> str:
+        """The mean with its interval, if it has one, in brackets."""
+        if pd.isna(self.low):
+            return _text(self.mean)
+        return f"{_text(self.mean)} [{_text(self.low)}, {_text(self.high)}]"
+
 
 class Section(NamedTuple):
     """A part of a page: its title, the anchor that leads to it, and its body, which is HTML."""
@@ -244,15 +250,6 @@ def _cell_of(value: object, kind: str, places: int) -> _Cell:
     if not kind and len(text) > _LONG:
         kind = "long"
     return _Cell(text, kind)
-
-
-def cell_text(value: object) -> str:
-    """A cell of a table as text: a mean with its interval, if it has one, in brackets."""
-    if not isinstance(value, Mean):
-        return _text(value)
-    if pd.isna(value.low):
-        return _text(value.mean)
-    return f"{_text(value.mean)} [{_text(value.low)}, {_text(value.high)}]"
 
 
 def _text(value: object, places: int = 3) -> str:

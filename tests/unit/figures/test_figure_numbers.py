@@ -376,7 +376,7 @@ def test_every_colour_stands_out_from_paper():
 
 
 def test_metrics_have_short_names_and_arrows():
-    assert style.short("topic_adaptation_score") == "TAS"
+    assert style.titled("topic_adaptation_score") == "TAS † ↑"
     assert style.titled("normalised_gain") == "gain ↑"
     assert style.titled("novelty") == "non-repetition"
     assert style.titled("topic_interference_leakage") == "leakage † ↓", "it fails orderings of the gate"

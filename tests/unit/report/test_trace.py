@@ -26,7 +26,7 @@ from crs_lib.figures import style
 from crs_lib.judge import run as judge_records
 from crs_lib.metrics import conventions
 from crs_lib.report import trace
-from crs_lib.report.page import Link, Mean, cell_text, table
+from crs_lib.report.page import Link, Mean, table
 from crs_lib.report.session import TITLE, SessionView, Stretch, number, pieces, script
 from crs_lib.report.trace import RunFiles, index_of
 from tests.helpers import refused
@@ -317,10 +317,10 @@ def test_what_is_put_into_a_table_is_escaped():
 def test_a_mean_without_interval_has_none():
     whole = Mean(0.5, 0.25, 0.75)
     assert "<td>0.500<small>0.250 to 0.750</small></td>" in table(pd.DataFrame({"mean": [whole]}))
-    assert cell_text(whole) == "0.500 [0.250, 0.750]"
+    assert str(whole) == "0.500 [0.250, 0.750]"
     bare = Mean(0.5, np.nan, np.nan)
     assert "0.500<small></small>" in table(pd.DataFrame({"mean": [bare]}))
-    assert cell_text(bare) == "0.500"
+    assert str(bare) == "0.500"
 
 
 def test_a_long_text_gets_room_and_a_table_without_rows_says_so():
