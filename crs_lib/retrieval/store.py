@@ -1,25 +1,21 @@
-"""Arrays on disk: folders of an index, document ids, and vectors kept by the text they belong to."""
+"""Arrays on disk: folders of an index, and the ids of its documents."""
 
-import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.core import safety
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.store import DamageError, Store, locked
+from crs_lib.core.store import locked
 
-Rows = TypeVar("Rows", bound=np.floating)
 _HEADER = "index.json"
 _MAPPED_FROM = 256  # bytes; an array without rows cannot be mapped
-_SCHEMA = "CREATE TABLE IF NOT EXISTS vectors (text BLOB PRIMARY KEY, width INTEGER, rows BLOB) WITHOUT ROWID"
-_STORED = "SELECT width, rows FROM vectors WHERE text = ?"
 
 
 @contextmanager
@@ -126,45 +122,3 @@ class StoredIds:
 
 
 Ids = Sequence[str] | StoredIds
-
-
-def vectors(
-    path: Path, texts: Sequence[str], make: Callable[[list[str]], list[NDArray[Rows]]], kind: type[Rows]
-) -> list[NDArray[Rows]]:
-    """The rows of each text, (rows, d) of a ``kind`` of numbers; those not stored are made. ``make`` gets
-    each missing text once and its rows are stored in one transaction: a killed run leaves the cache as it
-    was. A damaged cache is put aside (``.damaged``) and begun anew.
-    """
-    keys = [_key(text) for text in texts]
-    text_of = dict(zip(keys, texts, strict=True))
-    with Store(path, _SCHEMA, "vector cache") as cache:
-        try:
-            stored = _stored(cache, text_of, kind)
-        except DamageError:
-            cache.close()
-            path.replace(path.with_suffix(".damaged"))
-            stored = {}
-        missing = [key for key in text_of if key not in stored]
-        if missing:
-            new = make([text_of[key] for key in missing])
-            lines = []
-            for key, rows in zip(missing, new, strict=True):
-                stored[key] = rows
-                content = np.ascontiguousarray(rows, kind).tobytes()
-                lines.append((key, rows.shape[1], content))
-            cache.many("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", lines)
-    return [stored[key] for key in keys]
-
-
-def _key(text: str) -> bytes:
-    content = text.encode("utf-8", "surrogatepass")
-    return hashlib.sha256(content).digest()[:16]
-
-
-def _stored(cache: Store, keys: Iterable[bytes], kind: type[Rows]) -> dict[bytes, NDArray[Rows]]:
-    """The rows of those texts that the cache has."""
-    stored = {}
-    for key in keys:
-        for width, rows in cache.do(_STORED, (key,)):
-            stored[key] = np.frombuffer(rows, kind).reshape(-1, width)
-    return stored
