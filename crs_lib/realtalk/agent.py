@@ -202,6 +202,7 @@ class Story:
         return count
 
     def _phase(self, part: Sequence[int], title: str) -> Phase:
+        """A phase of the narrative: what its messages say, under a title."""
         messages = self._index.chat.at(part)
         times = [message.time.isoformat() for message in messages if message.time]
         lead = self._index.chat.messages[self._best_first(part)[0]]

@@ -59,6 +59,7 @@ def table(config: RealTalkConfig, lever: str, values: Sequence[Any]) -> pd.DataF
 def _measures(
     config: RealTalkConfig, records: Sequence[scoring.Record], chats: Sequence[Chat]
 ) -> dict[str, Any]:
+    """What one value of a lever gives: means, where gold ids end, and the recall of narratives."""
     questions = scoring.questions(records, chats, config.reading)
     scoring.need_gold(questions, config.reading)
     questions = scoring.counted(questions, config.with_unanswerable)

@@ -485,6 +485,7 @@ def _encodable(value: Any, where: str, quirks: list[Quirk]) -> Any:
 
 
 def _speakers(record: Record, body: Record) -> tuple[str, ...]:
+    """The names of the two people as the file gives them; empty where it does not."""
     names = record.get("name")
     candidates = [body.get("speaker_a"), body.get("speaker_b")]
     if isinstance(names, Mapping):
@@ -516,13 +517,16 @@ class _Messages:
                 continue
             opened = read_time(body.get(f"session_{session}_date_time"), self._day_first)
             for i, entry in enumerate(entries):
-                self._add(entry, session, f"session_{session}, message {i + 1}", opened)
+                self._add_message(entry, session, f"session_{session}, message {i + 1}", opened)
         return tuple(self._messages.values())
 
     def _report(self, kind: str, *where: str, action: str = "kept") -> None:
         self._quirks.append(Quirk(kind, (", ".join(where),), action))
 
-    def _add(self, entry: Any, session: int, where: str, opened: dt.datetime | None) -> None:
+    def _add_message(self, entry: Any, session: int, where: str, opened: dt.datetime | None) -> None:
+        """Add an entry of a session as a message, or report why it is none. ``where`` names its place in the
+        file, ``opened`` the time at which its session begins.
+        """
         if not isinstance(entry, Mapping):
             self._report("no message", where, action="left out")
             return

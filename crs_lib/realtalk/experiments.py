@@ -77,6 +77,7 @@ def log() -> pd.DataFrame:
 
 
 def _row(evaluation: _Evaluation, others: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """A line of the log. ``others`` are the counts of all evaluations by run, to hold a trade-off against."""
     counts, settings = evaluation.counts, evaluation.settings
     split = settings["split"] if settings["data"] == "realtalk" else "other"
     against = str(settings.get("against", ""))

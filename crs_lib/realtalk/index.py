@@ -445,6 +445,7 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 
 def _signals_of(message: ChatMessage) -> dict[str, float]:
+    """The signals of one message by the names of ``COLUMNS``."""
     text = message.text
     tokens = words(text.replace("'", "").replace("’", ""))
     size = max(len(tokens), 1)

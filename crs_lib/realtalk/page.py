@@ -58,6 +58,7 @@ def _template() -> Template:
 
 
 def _segments(index: ChatIndex) -> list[_SegmentView]:
+    """Each segment of a chat as the page shows it, with the number of its thread."""
     thread_of: dict[int, int] = {}
     for number, thread in enumerate(index.threads):
         thread_of.update(dict.fromkeys(thread, number))
@@ -69,6 +70,7 @@ def _segments(index: ChatIndex) -> list[_SegmentView]:
 
 
 def _thread(segments: Sequence[_SegmentView], numbers: Sequence[int]) -> _ThreadView:
+    """A thread as the page shows it: its segments, and the words that most of their labels share."""
     own = [segments[number] for number in numbers]
     counts: Counter[str] = Counter()
     for segment in own:

@@ -97,6 +97,7 @@ def counted(frame: pd.DataFrame, with_unanswerable: bool) -> pd.DataFrame:
 
 
 def _question_row(item: Predicted, reading: str) -> Row:
+    """The row of one question: scores of its ranking and evidence set, and how many gold ids end where."""
     annotated = corpus.evidence(item.chat, item.question, reading)
     gold = set(annotated.positions)
     candidates, ranked, selected = map(item.positions, ("candidates", "ranked", "selected"))
@@ -291,6 +292,7 @@ def answered(
 
 
 def _answer_scores(item: Predicted) -> Row:
+    """The scores of an answer, and of the best message in its place, by the best of the accepted answers."""
     answer = item.record["answer"]
     text = answer["text"] or ""
     accepted = item.question.accepted

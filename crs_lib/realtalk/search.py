@@ -109,6 +109,7 @@ def _score(index: ChatIndex, questions: Sequence[tuple[str, QueryPlan]]) -> list
 def _by_channel(
     index: ChatIndex, plan: QueryPlan, vectors: Mapping[str, _QuestionVectors], row: int
 ) -> Iterator[tuple[str, Values]]:
+    """The scores of all messages for one question (``row`` of the vectors), channel by channel."""
     main = vectors[""]
     yield "words", index.words.scores(plan.terms)
     yield "pairs", index.pairs.scores(pairs(plan.terms))
@@ -276,6 +277,7 @@ def _each(word: str, names: Sequence[str]) -> list[str]:
 
 
 def _names() -> tuple[str, ...]:
+    """The names of all features, in the order of their columns."""
     names = _each("z", CHANNELS) + _each("gap", CHANNELS)
     names += ["fused", "fused rank", "fused gap", "fused margin"]
     for name in _AROUND:
@@ -326,6 +328,7 @@ class _Question:
             yield f"gap {name}", values - values.max(initial=0)
 
     def first_stage(self) -> _Columns:
+        """The fused score of each message, its rank, and its distance from the first and the tenth."""
         rank = np.empty(len(self.fused))
         rank[self.order] = np.arange(len(self.fused))
         top = self.fused[self.order[:_TENTH]]
@@ -385,6 +388,7 @@ class _Question:
         yield "covered with before", with_before @ rarity / total
 
     def signals(self) -> _Columns:
+        """The signals of each message and some of those before and after it."""
         column = self.index.signals.column
         session = self.index.session
         for name in COLUMNS:
@@ -395,6 +399,7 @@ class _Question:
             yield f"after {name}", shifted(column(name), session, -1)
 
     def people(self) -> _Columns:
+        """Whether the person whom the question names wrote the message."""
         index, speakers = self.index, self.plan.speakers
         _, number = np.unique(index.speakers, return_inverse=True)
         fits, differs = np.full(index.size, 0.5), np.zeros(index.size)
@@ -407,6 +412,7 @@ class _Question:
         yield "people named", np.full(index.size, float(len(speakers)))
 
     def days(self) -> _Columns:
+        """How far the day of a message, and the days that it speaks of, lie from those of the question."""
         index, plan = self.index, self.plan
         off, meant = np.full(index.size, _FAR), np.zeros(index.size)
         for first, last in plan.windows:
@@ -425,6 +431,7 @@ class _Question:
         yield "says when", index.signals.column("when_words") * asks_when
 
     def positions(self) -> _Columns:
+        """Where a message stands in its chat and session, and how long its segment is."""
         index = self.index
         _, first, sizes = np.unique(index.session, return_index=True, return_counts=True)
         start, size = np.repeat(first, sizes), np.repeat(sizes, sizes)
@@ -442,6 +449,7 @@ class _Question:
             yield f"asks {kind}", np.full(self.index.size, float(plan.kind == kind))
 
     def _facts(self) -> dict[str, float]:
+        """The facts of the question by name."""
         plan = self.plan
         terms = set(plan.terms)
         counts = [len(self.index.having(term)) for term in terms]

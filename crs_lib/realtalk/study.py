@@ -55,6 +55,7 @@ def chats(config: RealTalkConfig) -> list[Chat]:
 
 
 def _read(data: str) -> list[Chat]:
+    """All chats of the sample, of a data set, or of a file or folder; InputError where there is none."""
     if data == SAMPLE:
         files = sorted((paths.samples() / STUDY).glob("Chat_*.json"))
         return [corpus.read_chat(path) for path in files]

@@ -57,6 +57,7 @@ def _stem(word: str) -> str:
 
 
 def _singular(word: str) -> str:
+    """A word without the ending of its plural."""
     if word.endswith("ies") and len(word) > 4:
         return word[:-3] + "y"
     if word.endswith(("sses", "ches", "shes", "xes", "zes")):
@@ -262,6 +263,7 @@ def _month_number(match: Match) -> int:
 
 
 def _read_day(match: Match, today: Day) -> Days:
+    """The day of a written date; without a year that which lies nearest to today."""
     month, date = _month_number(match), int(match["d"])
     if not match["y"]:
         return _one_day(_nearest_year(month, date, today))
@@ -282,6 +284,7 @@ def _read_year(match: Match, today: Day) -> Days:
 
 
 def _read_distance(match: Match, today: Day) -> Days:
+    """The days so many units before today, or after it ("in two weeks")."""
     number = match["n"]
     count = int(number) if number.isdigit() else _words("numbers")[number]
     ahead = match[0].startswith(("in", "within"))
@@ -289,6 +292,7 @@ def _read_distance(match: Match, today: Day) -> Days:
 
 
 def _read_unit(match: Match, today: Day) -> Days:
+    """The last, this or the next week, weekend, month or year."""
     step, unit = _STEPS[match["k"]], match["u"]
     this_monday = today - dt.timedelta(days=today.weekday())
     monday = this_monday + dt.timedelta(weeks=step)
@@ -300,6 +304,7 @@ def _read_unit(match: Match, today: Day) -> Days:
 
 
 def _read_weekday(match: Match, today: Day) -> Days:
+    """The weekday nearest before today ("last"), after it ("next"), or from today on ("this", "on")."""
     step = match["k"]
     days = (_WEEKDAYS.index(match["w"]) - today.weekday()) % 7
     if step in ("next", "coming"):
@@ -310,6 +315,7 @@ def _read_weekday(match: Match, today: Day) -> Days:
 
 
 def _read_season(match: Match, today: Day) -> Days:
+    """The three months of a season: of a year, else the last, this or the next one."""
     first, step = _words("seasons")[match["s"]], match["k"]
     if match["y"]:
         return _months(int(match["y"]), first, 3)

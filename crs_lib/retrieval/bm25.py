@@ -123,6 +123,7 @@ class BM25:
         return self._postings(term) * _COMMON > self.size
 
     def _sum_of_postings(self, terms: Sequence[int], times: Mapping[int, int]) -> Floats:
+        """The sum of the weights of some terms in every document, each as often as the query has it."""
         if not terms:
             return np.zeros(self.size, dtype=np.float32)
         documents = []

@@ -70,6 +70,7 @@ class Encoded(NamedTuple):
 
 
 def _joined(sentences: NDArray[Any], tokens: Sequence[Halves]) -> Encoded:
+    """The vectors of texts, out of a row a sentence and the token rows of each text."""
     starts = np.zeros(len(tokens) + 1, np.int64)
     np.cumsum([len(rows) for rows in tokens], out=starts[1:])
     empty = np.zeros((0, sentences.shape[1]), np.float16)
@@ -395,6 +396,7 @@ def _packages(*names: str) -> bool:
 
 
 def _tokenizer(folder: Path) -> Any:
+    """The tokenizer of an encoder's folder, which cuts texts at ``LONGEST`` tokens."""
     from tokenizers import Tokenizer
 
     tokenizer: Any = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -542,7 +544,7 @@ class NumpyModel:
         types = self.tensors["embeddings.token_type_embeddings.weight"]
         x = self.tensors["embeddings.word_embeddings.weight"][ids]
         x = x + positions[: ids.shape[1]]
-        x = self._norm(x + types[0], "embeddings.LayerNorm")
+        x = self._layer_norm(x + types[0], "embeddings.LayerNorm")
         for layer in range(LAYERS):
             x = self._layer(x, f"encoder.layer.{layer}")
         return x
@@ -564,18 +566,19 @@ class NumpyModel:
         mixed = weight @ heads("value")
         mixed = mixed.transpose(0, 2, 1, 3).reshape(x.shape)
         x = x + self._linear(mixed, f"{name}.attention.output.dense")
-        x = self._norm(x, f"{name}.attention.output.LayerNorm")
+        x = self._layer_norm(x, f"{name}.attention.output.LayerNorm")
         wide = self._linear(x, f"{name}.intermediate.dense")
         normal = np.float32(1) + erf(wide * np.float32(0.5**0.5))
         wide = wide * np.float32(0.5) * normal  # GELU
         x = x + self._linear(wide, f"{name}.output.dense")
-        return self._norm(x, f"{name}.output.LayerNorm")
+        return self._layer_norm(x, f"{name}.output.LayerNorm")
 
     def _linear(self, x: Floats, name: str) -> Floats:
         weight = self.tensors[f"{name}.weight"]
         return np.asarray(x @ weight + self.tensors[f"{name}.bias"])
 
-    def _norm(self, x: Floats, name: str) -> Floats:
+    def _layer_norm(self, x: Floats, name: str) -> Floats:
+        """Layer normalisation with the weights of that name."""
         centred = x - x.mean(axis=-1, keepdims=True)
         variance = (centred * centred).mean(axis=-1, keepdims=True)
         spread = np.sqrt(variance + np.float32(1e-12))

@@ -364,6 +364,7 @@ class FilmTools:
         return self._types.CallToolResult(content=[text], structured_content=answer)
 
     def _search(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The films that a call of the tool finds, with notes; InputError for one that is not understood."""
         done = search(self.catalog, ToolCall(name, arguments), self.retriever)
         if done.fault:
             raise InputError(done.fault)
@@ -371,6 +372,7 @@ class FilmTools:
         return {"found": len(done.items), "films": films, "notes": list(done.notes)}
 
     def _film(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The film of an id with all its values; InputError for other arguments and an unknown id."""
         wrong = [shorten(str(name), VALUE_LIMIT) for name in arguments if name != "id"]
         if wrong or "id" not in arguments:
             fault = f"takes no {wrong[0]!r}" if wrong else "needs an id"

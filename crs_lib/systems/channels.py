@@ -226,6 +226,7 @@ class Process(Channel):
         return answer
 
     def _read_piece(self) -> None:
+        """Read what the program has written so far; LLMError where it is gone, or has written too much."""
         piece = os.read(self._out, _PIECE)
         if not piece:
             raise self._ended()
@@ -312,6 +313,7 @@ class _Hosted(Process):
         super().close()
 
     def _call(self, value: object, seconds: float) -> object:
+        """What the process returns for a value; LLMError for what it raises, KeyboardInterrupt where it stopped."""
         line = base64.b64encode(cloudpickle.dumps(value)) + b"\n"
         try:
             answer = self.exchange(line, seconds)

@@ -229,6 +229,7 @@ def _film(name: str, film: object) -> str:
 
 
 def _state(state: object) -> Mapping[str, str | list[str]] | None:
+    """The stated constraints as texts, without empty ones; LLMError where they are no object of values."""
     if state is None:
         return None
     if not isinstance(state, Mapping):

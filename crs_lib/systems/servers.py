@@ -221,6 +221,7 @@ class HttpServer(Channel):
         return contract.decoded(body, answer.charset_encoding or "")
 
     def _refused(self, answer: httpx.Response, text: str) -> LLMError:
+        """The failure of an answer with another status: "busy" where it may pass, else "refused"."""
         words = shorten(" ".join(text.split()) or "nothing", 300)
         fault = f"{self.address} said: {words} (HTTP {answer.status_code})"
         if answer.status_code in http.BUSY or answer.status_code >= 500:
@@ -422,6 +423,7 @@ class _Agent2Agent(HttpServer):
         method = "GetTask" if conversation.newer else "tasks/get"
 
         def latest() -> Any:
+            """The task as the agent reports it now."""
             record = {"jsonrpc": "2.0", "id": task["id"], "method": method, "params": {"id": task["id"]}}
             answer = safety.loads(self.posted(record, conversation), "the task", mend=False)
             http.check_no_error(answer, str(self.address))

@@ -22,7 +22,7 @@ from crs_lib.systems.base import SYSTEMS, SystemReply, World, rank
 from crs_lib.systems.modes import TURN_LIMIT, AllowedFilms, ModelSystem, Schema
 from crs_lib.systems.settings import ModelSettings
 
-_NOTHING = "- nothing that is recorded yet"
+_NO_CONSTRAINT = "- nothing that is recorded yet"
 _PLOT = 200  # characters of a plot in a prompt
 _MARGIN = 600  # characters of a longest prompt for the constraints
 
@@ -94,7 +94,7 @@ class _Worded(ModelSystem):
         films = [film(self.world.catalog, item, with_id=self.llm.structured) for item in allowed.items]
         wishes = [f"- {name}: {value}" for name, value in self.state.items()]
         return {
-            "wishes": "\n".join(wishes) or _NOTHING,
+            "wishes": "\n".join(wishes) or _NO_CONSTRAINT,
             "candidates": "\n".join(films),
             "most": min(self.llm.most, len(allowed.items)),
         }
