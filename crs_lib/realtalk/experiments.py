@@ -132,7 +132,7 @@ def check_test_split(config: RealTalkConfig) -> bool:
         if config.force:
             return True
         wrong = f"the test split was already scored with these levers (run {run!r})"
-        cure = "Score it again with force=true only if you must: it will be marked as repeated"
+        cure = "Score it again with force=true (--force) only if you must: it will be marked as repeated"
         raise RunError(f"{wrong}; the result is in its manifest. {cure}")
     return False
 
@@ -140,8 +140,8 @@ def check_test_split(config: RealTalkConfig) -> bool:
 def refuse_test_split() -> NoReturn:
     """Say why the test split is not scored."""
     raise RunError(
-        "chats 8 to 10 are the test split; scoring them needs final=true, once, after all choices were made "
-        "on the train split (split=train)"
+        "chats 8 to 10 are the test split; scoring them needs final=true (--final), once, after all choices "
+        "were made on the train split (split=train, --train-only)"
     )
 
 

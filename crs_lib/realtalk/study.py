@@ -47,7 +47,7 @@ def chats(config: RealTalkConfig) -> list[Chat]:
         if chat.time_note:
             _LOG.warning(chat.time_note)
     if not selected:
-        cure = "use split 'all'"
+        cure = "use split 'all' (in the command: leave --train-only out)"
         if config.split == corpus.TEST:
             cure = "get chats 8 to 10 with: python -m crs_lib data get realtalk-test"
         raise InputError(f"data {config.data!r} has no chat of split {config.split!r}; {cure}")

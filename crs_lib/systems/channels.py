@@ -313,7 +313,7 @@ class _Hosted(Process):
         super().close()
 
     def _call(self, value: object, seconds: float) -> object:
-        """What the process returns for a value; LLMError for what it raises, KeyboardInterrupt where it stopped."""
+        """What the process returns for a value; LLMError for what it raises."""
         line = base64.b64encode(cloudpickle.dumps(value)) + b"\n"
         try:
             answer = self.exchange(line, seconds)
