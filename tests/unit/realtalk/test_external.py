@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from crs_lib.metrics import evidence
-from crs_lib.realtalk import arcs, corpus, describe, search
+from crs_lib.realtalk import arcs, corpus, describe, scoring, search, study
 from crs_lib.realtalk import index as indexes
+from crs_lib.realtalk.config import RealTalkConfig
 from crs_lib.realtalk.wording import content_words
 from crs_lib.retrieval import encoders
 from crs_lib.retrieval.bm25 import BM25
@@ -90,3 +91,14 @@ def reciprocal_rank(index, text, gold):
     """One by the rank of the first gold message, by the vectors of the texts."""
     near = index.vectors.sentences @ index.encode([text]).sentences[0]
     return evidence.rank_scores(search.ranking(near).tolist(), gold)["mrr"]
+
+
+@needs_minilm
+@pytest.mark.full
+def test_exact_recall_for_people_whom_the_ranker_never_saw_is_above_the_aim(train):
+    pytest.importorskip("lightgbm")
+    config = RealTalkConfig(data="realtalk", encoder="minilm+tuned", ranker="learned", teachers="strangers")
+    records = list(study.answered(config, train))
+    rows = scoring.questions(records, train, "valid")
+    assert rows["recall"].count() == 498
+    assert rows["recall"].mean() >= 0.62

@@ -26,8 +26,8 @@ WIDTH = len(search.NAMES)
 
 def story(built, chosen, scores, bar=0.0, **limits):
     """The ids of each phase."""
-    phases = agent.Story(built, scores, agent.Limits(bar, **limits)).tell(chosen)
-    return [phase.ids for phase in phases]
+    teller = agent.Story(built, scores, agent.Limits(bar, **limits))
+    return [phase.ids for phase in teller.tell(chosen)]
 
 
 def ids_of(phases):
@@ -36,7 +36,13 @@ def ids_of(phases):
 
 
 def five_messages(make_chat):
-    return index.build(make_chat([("Ann", f"cat {i}") for i in range(5)]), "hashing")
+    talk = [("Ann", f"cat {i}") for i in range(5)]
+    return index.build(make_chat(talk), "hashing")
+
+
+def answered(built, **settings):
+    """The predictions of the hand order under these settings."""
+    return list(agent.predict(built, search.Hand(), RealTalkConfig(**settings)))
 
 
 def dump(records):
@@ -74,12 +80,12 @@ def test_a_narrative_is_the_start_of_the_ranking_within_its_bound(scores, most, 
 
 
 def test_the_old_preview_sees_three_messages_of_a_segment_and_none_of_the_next():
-    segments = []
-    for start, end in ((0, 6), (6, 8), (8, 12)):
-        segments.append(TopicSegment(start, end, 1, ()))
+    segments = [TopicSegment(0, 6, 1, ()), TopicSegment(6, 8, 1, ()), TopicSegment(8, 12, 1, ())]
     owner = np.repeat([0, 1, 2], [6, 2, 4])
-    assert agent.preview([5, 7, 0], owner, segments, 10) == [0, 7]  # the best is the sixth of its segment
-    assert agent.preview([5, 6, 7, 8, 9], owner, segments, 10) == [6, 7, 8, 9]
+    deep = agent.preview([5, 7, 0], owner, segments, 10)
+    assert deep == [0, 7]  # 5 is the sixth of its segment
+    short = agent.preview([5, 6, 7, 8, 9], owner, segments, 10)
+    assert short == [6, 7, 8, 9]
 
 
 def test_every_covered_segment_gives_its_best_message():
@@ -191,7 +197,7 @@ def test_stored_scores_change_no_byte_and_are_read_not_made(sample, monkeypatch,
 
     def lines():
         built = index.build(sample, "hashing")
-        return dump(agent.predict(built, search.Hand(), RealTalkConfig(questions=6)))
+        return dump(answered(built, questions=6))
 
     first = lines()
     with monkeypatch.context() as patch:
@@ -209,8 +215,7 @@ def test_annotations_cannot_reach_predictions(sample, predictions):
     for question, other in zip(sample.questions, reversed(sample.questions), strict=True):
         questions.append(replace(question, answer="something else", evidence=other.evidence, category=1))
     shuffled = index.build(replace(sample, questions=tuple(questions)), "hashing")
-    records = agent.predict(shuffled, search.Hand())
-    assert dump(records) == dump(predictions)
+    assert dump(answered(shuffled)) == dump(predictions)
 
 
 def test_the_trace_names_every_visit_its_form_and_the_state_after_it(predictions):
@@ -260,8 +265,8 @@ def test_lists_go_back_to_retrieval(built, monkeypatch):
 
 @pytest.mark.slow
 def test_the_new_selection_finds_more_than_the_old_preview(sample, built):
-    preview = list(agent.predict(built, search.Hand(), RealTalkConfig(selection="preview")))
-    coverage = list(agent.predict(built, search.Hand(), RealTalkConfig(single=1.5)))
+    preview = answered(built, selection="preview")
+    coverage = answered(built, single=1.5)
     old = scoring.questions(preview, [sample], "valid")
     new = scoring.questions(coverage, [sample], "valid")
     for before, after in zip(preview, coverage, strict=True):
@@ -272,12 +277,14 @@ def test_the_new_selection_finds_more_than_the_old_preview(sample, built):
 
 def test_attribution_sums_to_the_gold_ids(sample, predictions):
     rows = scoring.questions(predictions, [sample], "valid")
-    table = scoring.attribution(rows, "category", "chat")
-    in_buckets = table[[*evidence.BUCKETS]].sum(axis=1)
-    assert in_buckets.tolist() == table["ids"].tolist()
-    assert table["ids"].iloc[0] == 67 + 2
-    assert table.loc[table["by"] == "category", "ids"].sum() == 67 + 2
-    assert rows.loc[rows["gold"] == 0, "recall"].isna().all()
+    ends = scoring.attribution(rows, "category", "chat")
+    in_buckets = ends[[*evidence.BUCKETS]].sum(axis=1)
+    assert in_buckets.tolist() == ends["ids"].tolist()
+    assert ends["ids"].iloc[0] == 67 + 2
+    by_category = ends[ends["by"] == "category"]
+    without_gold = rows[rows["gold"] == 0]
+    assert by_category["ids"].sum() == 67 + 2
+    assert without_gold["recall"].isna().all()
 
 
 def test_sets_are_means_over_questions_with_gold(sample, predictions):
@@ -300,18 +307,20 @@ def test_predictions_round_trip_and_unknown_ids_are_refused(sample, predictions,
     refused(r"keys .* are missing", scoring.read, path, [sample])
 
 
-SAID = st.tuples(st.sampled_from(["Ann", "Ben", ""]), st.text(max_size=20))
+SPEAKER = st.sampled_from(["Ann", "Ben", ""])
+TALK = st.lists(st.tuples(SPEAKER, st.text(max_size=20)), min_size=1, max_size=8)
+QUESTION = st.text(min_size=1, max_size=30)
 
 
 @settings(max_examples=15, deadline=None)
-@given(st.lists(SAID, min_size=1, max_size=8), st.text(min_size=1, max_size=30))
+@given(TALK, QUESTION)
 @pytest.mark.slow
 def test_any_chat_and_question_get_an_answer(messages, question):
     entries = []
     for i, (speaker, text) in enumerate(messages):
         entries.append({"clean_text": text, "speaker": speaker, "dia_id": f"D1:{i}"})
     chat = corpus.parse_chat({"session_1": entries, "qa": [{"question": question}]}, "c")
-    records = list(agent.predict(index.build(chat, "hashing"), search.Hand()))
+    records = answered(index.build(chat, "hashing"))
     assert len(records) == bool(question.strip())
     for record in records:
         assert set(record["selected"]) <= set(chat.position)
@@ -367,12 +376,13 @@ def test_a_question_whose_gold_lies_behind_the_best_candidates_teaches_what_is_n
 ):
     monkeypatch.setattr(search, "has_trees", lambda: False)
     monkeypatch.setattr(learning, "DEEPEST", 20)
-    late = groups[0]._replace(gold=np.repeat([0, 1], 20).astype(np.int8))
-    learning.learn([late, *groups[1:]], "made up", tmp_path)
+    behind = np.repeat([0, 1], 20).astype(np.int8)
+    questions = [groups[0]._replace(gold=behind), *groups[1:]]
+    learning.learn(questions, "made up", tmp_path)
     (path,) = tmp_path.iterdir()
-    weights = json.loads(path.read_text())["linear"]["weights"]
-    assert weights == learning.fit([late, *groups[1:]])["linear"]["weights"]
-    assert weights != learning.fit(groups[1:])["linear"]["weights"]
+    learned = json.loads(path.read_text())["linear"]
+    assert learned == learning.fit(questions)["linear"]
+    assert learned != learning.fit(groups[1:])["linear"]
 
 
 def test_without_lightgbm_what_is_learnt_is_scikit_learns_regression(groups, rows, tmp_path, monkeypatch):
@@ -509,6 +519,6 @@ def test_a_chat_without_times_says_so_and_is_less_sure(make_chat, question, shar
     sure = []
     for chat in (timed, untimed):
         built = index.build(chat, "hashing")
-        (record,) = agent.predict(built, search.Hand())
+        (record,) = answered(built)
         sure.append(agent.confidence(built, record))
     assert sure[1] == pytest.approx(share * sure[0])
