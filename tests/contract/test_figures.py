@@ -50,46 +50,65 @@ MARKED = [pytest.param(name, marks=() if name in EVERYDAY else pytest.mark.full)
 SETTINGS = pytest.mark.parametrize("name", MARKED)
 
 
-@cache
-def frames(systems=FEW):
-    """Tables of a made-up run: systems differ by a constant, echo recommends nothing and never recovers."""
-    draw, turns, shifts = rng.stream(0, "test"), [], []
-    for place, model in enumerate(systems):
+def turns_and_shifts(systems, draw):
+    """The turns and shifts of a made-up run: systems differ by a constant, echo recommends nothing and never
+    recovers.
+    """
+    turns = []
+    shifts = []
+    for rank, model in enumerate(systems):
         for session in range(N_SESSIONS):
             key = {"model": model, "session_id": f"{session:05d}"}
             for turn in range(1, N_TURNS + 1):
-                last = max((s for s in SHIFTS if s <= turn), default=None)
-                row = {name: round(float(draw.random()) / 2 + place * 0.04, 6) for name in TURN_METRICS}
+                row = {**key, "turn": turn}
+                for name in TURN_METRICS:
+                    row[name] = round(float(draw.random()) / 2 + rank * 0.04, 6)
                 if model == "echo":
                     row |= {"novelty": np.nan, "topic_interference_leakage": np.nan, "copying": 1.0}
-                words = {"missing_concepts": ["genre=drama"], "hallucinated_concepts": [f"year={turn}"]}
-                since = None if last is None else turn - last
-                parts = {name: float(draw.random()) for name in ("uptake", "release", "retention")}
-                turns.append(key | {"turn": turn, **row, "since_shift": since, **words, **parts})
+                shifted = [shift for shift in SHIFTS if shift <= turn]
+                row["since_shift"] = turn - shifted[-1] if shifted else None
+                row |= {"missing_concepts": ["genre=drama"], "hallucinated_concepts": [f"year={turn}"]}
+                for name in ("uptake", "release", "retention"):
+                    row[name] = float(draw.random())
+                turns.append(row)
             for shift in SHIFTS:
                 delay = np.nan if model == "echo" else float(draw.integers(0, 3))
-                row = {"turn": shift, "type": TYPES[(session + shift) % 3], "watched": 4, "delay_item": delay}
-                arms = {n: float(draw.random()) for n in ARMS}
-                arms["primary"] = shift == SHIFTS[0]
-                shifts.append(key | row | arms | {"recovered_item": bool(delay < 2)})
-    turn_table, shift_table = pd.DataFrame(turns), pd.DataFrame(shifts)
-    risks = shift_table.assign(event=shift_table["delay_item"] == 0, expected=0.1, users="Users insist")
-    risks = risks.assign(reply=0, answers="1 to 9")
-    risks = pd.concat([risks, risks.assign(reply=1, answers="50 and more")], ignore_index=True)
-    turn_table["since_shift"] = turn_table["since_shift"].astype("Int64")
+                row = {**key, "turn": shift, "type": TYPES[(session + shift) % 3], "watched": 4}
+                for name in ARMS:
+                    row[name] = float(draw.random())
+                facts = {"primary": shift == SHIFTS[0], "delay_item": delay, "recovered_item": delay < 2}
+                shifts.append(row | facts)
+    return pd.DataFrame(turns).astype({"since_shift": "Int64"}), pd.DataFrame(shifts)
+
+
+def results_of(turns, shifts, draw):
+    """The sessions of a made-up run."""
     keys = ["model", "session_id"]
-    results = turn_table.groupby(keys, sort=False)[list(TURN_METRICS)].mean().reset_index()
-    recovered = shift_table.groupby(keys, sort=False)["recovered_item"].mean()
+    results = turns.groupby(keys, sort=False)[list(TURN_METRICS)].mean().reset_index()
+    recovered = shifts.groupby(keys, sort=False)["recovered_item"].mean()
     results["item_recovery_rate"] = recovered.to_numpy(dtype=float)
     results["found_at_3"] = results["normalised_gain"]
-    for place, name in enumerate(OF_SESSIONS):
-        results[name] = results["item_tas"] - place
+    for number, name in enumerate(OF_SESSIONS):
+        results[name] = results["item_tas"] - number
     results["topic_recovery_rate"] = results["cross_coherence"].round(1)
-    results["judge"] = [{c: 1 + float(draw.integers(0, 9)) / 2 for c in CONSTRUCTS} for _ in results.index]
-    shown = ["model", "session_id", "turn", "reply", "event", "expected", "answers", "users"]
-    found = {"turns": turn_table, "shifts": shift_table, "results": results, "replies_at_risk": risks[shown]}
-    found |= {"model_metrics": model_metrics(results)}
-    return found | judged(systems) | design(systems) | sensitivity(systems) | OTHER_STUDIES
+    scores = []
+    for _ in results.index:
+        scores.append({construct: 1 + float(draw.integers(0, 9)) / 2 for construct in CONSTRUCTS})
+    return results.assign(judge=scores)
+
+
+@cache
+def frames(systems=FEW):
+    """The tables of a made-up run."""
+    draw = rng.stream(0, "test")
+    turns, shifts = turns_and_shifts(systems, draw)
+    at_once = shifts["delay_item"] == 0
+    risks = shifts[["model", "session_id", "turn"]].assign(event=at_once, expected=0.1, users="Users insist")
+    replies = [risks.assign(reply=0, answers="1 to 9"), risks.assign(reply=1, answers="50 and more")]
+    results = results_of(turns, shifts, draw)
+    tables = {"turns": turns, "shifts": shifts, "results": results, "model_metrics": model_metrics(results)}
+    tables["replies_at_risk"] = pd.concat(replies, ignore_index=True)
+    return tables | judged(systems) | design(systems) | sensitivity(systems) | OTHER_STUDIES
 
 
 def grid(*columns, **facts):
@@ -102,15 +121,15 @@ def design(systems):
     """The design of a made-up run: who takes part, its catalogue, its shifts."""
     size = {"n_systems": len(systems), "n_sessions": N_SESSIONS, "n_turns": N_TURNS}
     names = ("catalogue", "user", "system", "log", "judge", "grounding", "metrics", "statistics")
-    said = "\n".join(systems)
+    listed = "\n".join(systems)
     uses = {"constraint": True, "shift": True, "topic": True, "question": False}
     steps = "Data set\nfilms.json\n\nPreprocessing\nlabels cleaned\n\nUse\nconstraints"
     fields = {"coverage": 0.8, "values": 40, "changed": 3, "n_films": N_SESSIONS, "steps": steps, **uses}
     roles = grid(("role", names), **size)
     return {
-        "roles": roles.assign(lines=[said if name == "system" else "some" for name in names]),
+        "roles": roles.assign(lines=[listed if name == "system" else "some" for name in names]),
         "catalogue_fields": grid(("field", ("genre", "actor", "year")), **fields),
-        "shift_events": grid(("type", TYPES), ("turn", SHIFTS), n=2, systems=said, **size),
+        "shift_events": grid(("type", TYPES), ("turn", SHIFTS), n=2, systems=listed, **size),
     }
 
 
@@ -120,8 +139,9 @@ def judged(systems):
     means = grid(("model", systems), ("construct", CONSTRUCTS), **facts)
     means["mean"] = 3 + means.groupby("model").cumcount() / 2
     means["own_family"] = means["model"] == systems[0]
-    asked = [("crs", name) for name in systems] + [("judge", systems[-1]), ("judge", "ollama:a-judge:1")]
-    calls = grid(("who", asked), ("session", range(N_SESSIONS)))
+    callers = [("crs", name) for name in systems]
+    callers += [("judge", systems[-1]), ("judge", "ollama:a-judge:1")]
+    calls = grid(("who", callers), ("session", range(N_SESSIONS)))
     calls[["role", "model"]] = calls.pop("who").tolist()
     k = calls.pop("session")
     sent = (calls["role"] != "judge") | (k != 3)
@@ -189,46 +209,55 @@ def tables_of(entry, systems=FEW):
 
 
 @cache
-def drawn(name, systems=FEW):
-    made = figures.make(name, *tables_of(figures.FIGURES.get(name), systems))
-    made.canvas.draw()
-    return made
+def rendered(name, systems=FEW):
+    """A figure that is laid out."""
+    figure = figures.make(name, *tables_of(figures.FIGURES.get(name), systems))
+    figure.canvas.draw()
+    return figure
 
 
 @pytest.fixture(scope="module", autouse=True)
 def forgotten():
-    """The drawn figures go with the file: a hundred of them slow the garbage collector for all that follows."""
+    """The figures go with the file: a hundred of them slow the garbage collector for all that follows."""
     yield
-    drawn.cache_clear()
+    rendered.cache_clear()
     frames.cache_clear()
 
 
-def printed(made):
+def hidden_texts(axes):
+    """The texts of axes that nobody sees."""
+    if not axes.get_visible():
+        return axes.findobj(Text)
+    if not axes.axison:
+        return [*axes.xaxis.findobj(Text), *axes.yaxis.findobj(Text)]
+    across = unused_labels(axes.xaxis, *sorted(axes.get_xlim()))
+    return [*across, *unused_labels(axes.yaxis, *sorted(axes.get_ylim()))]
+
+
+def printed(figure):
     """Every visible text of a figure with its box in pixels."""
-    renderer, hidden = made.canvas.get_renderer(), set()
-    for axes in made.axes:
-        if not axes.get_visible():
-            hidden |= {id(text) for text in axes.findobj(Text)}
-        elif not axes.axison:
-            hidden |= {id(text) for axis in (axes.xaxis, axes.yaxis) for text in axis.findobj(Text)}
-        else:
-            for axis, limits in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
-                hidden |= unused_labels(axis, *sorted(limits))
-    return [
-        (text, text.get_window_extent(renderer))
-        for text in made.findobj(Text)
-        if text.get_visible() and text.get_text().strip() and id(text) not in hidden
-    ]
+    renderer = figure.canvas.get_renderer()
+    hidden = set()
+    for axes in figure.axes:
+        hidden.update(map(id, hidden_texts(axes)))
+    texts = []
+    for text in figure.findobj(Text):
+        if text.get_visible() and text.get_text().strip() and id(text) not in hidden:
+            texts.append((text, text.get_window_extent(renderer)))
+    return texts
 
 
 def unused_labels(axis, low, high):
     """Labels of the ticks that an axis keeps but does not draw: outside its limits, or left from before."""
     slack = 1e-9 * (high - low)
-    shown = (*axis.get_major_ticks(), *axis.get_minor_ticks())
-    used = [tick for tick in shown if low - slack <= tick.get_loc() <= high + slack]
-    kept = (*axis.majorTicks, *axis.minorTicks)
-    labels, drawn = ({id(text) for t in ticks for text in (t.label1, t.label2)} for ticks in (kept, used))
-    return labels - drawn
+    shown = set()
+    for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()):
+        if low - slack <= tick.get_loc() <= high + slack:
+            shown.update((tick.label1, tick.label2))
+    unused = []
+    for tick in (*axis.majorTicks, *axis.minorTicks):
+        unused += {tick.label1, tick.label2} - shown
+    return unused
 
 
 @EACH
@@ -247,7 +276,7 @@ def test_the_facts_the_caption_and_the_note_are_complete(name):
     assert " 0 " not in text, "a count that the tables do not give"
     assert text.count(". ") == 0, "one sentence"
     if entry.facts["tables"]:
-        assert re.search(rf"\b{N_SESSIONS}\b", text) and f"{N_SESSIONS} " in drawn(name).get_supxlabel()
+        assert re.search(rf"\b{N_SESSIONS}\b", text) and f"{N_SESSIONS} " in rendered(name).get_supxlabel()
 
 
 @pytest.fixture
@@ -258,9 +287,9 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "movies-test"
 
 
-def written(made, folder):
+def written(figure, folder):
     """The bytes of a figure's two files."""
-    return [style.write(made, folder / f"figure.{kind}").read_bytes() for kind in ("png", "pdf")]
+    return [style.write(figure, folder / f"figure.{kind}").read_bytes() for kind in ("png", "pdf")]
 
 
 @SETTINGS
@@ -287,9 +316,9 @@ def test_the_same_tables_give_the_same_bytes_under_any_settings_silently(name, f
 def test_names_of_any_script_are_drawn_without_a_warning_and_control_characters_as_escapes(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        made = figures.make(name, *tables_of(figures.FIGURES.get(name), SCRIPTS))
-        assert style.data(made, "png", 60).startswith(b"\x89PNG")
-    shown = "".join(text.get_text() for text in made.findobj(Text))
+        figure = figures.make(name, *tables_of(figures.FIGURES.get(name), SCRIPTS))
+        assert style.data(figure, "png", 60).startswith(b"\x89PNG")
+    shown = "".join(text.get_text() for text in figure.findobj(Text))
     assert text_of_a_page.printable(shown) == shown
     assert "\t" not in shown
 
@@ -297,25 +326,25 @@ def test_names_of_any_script_are_drawn_without_a_warning_and_control_characters_
 @SIZES
 @EACH
 def test_the_text_is_large_enough_lies_on_the_page_and_does_not_overlap(name, systems):
-    made = drawn(name, systems)
-    assert made.get_figwidth() == pytest.approx(16 / 2.54)
-    texts = printed(made)
+    figure = rendered(name, systems)
+    assert figure.get_figwidth() == pytest.approx(16 / 2.54)
+    texts = printed(figure)
     assert texts
     for text, box in texts:
         assert text.get_fontsize() >= style.SMALL, text.get_text()
-        inside = box.x0 > -1 and box.y0 > -1 and box.x1 < made.bbox.x1 + 1 and box.y1 < made.bbox.y1 + 1
-        assert inside, f"{text.get_text()!r} leaves the page: {box}, {made.bbox}"
+        inside = box.x0 > -1 and box.y0 > -1 and box.x1 < figure.bbox.x1 + 1 and box.y1 < figure.bbox.y1 + 1
+        assert inside, f"{text.get_text()!r} leaves the page: {box}, {figure.bbox}"
     straight = [pair for pair in texts if not pair[0].get_rotation() % 90]
-    for (text, box), (other, its) in combinations(straight, 2):
-        across = min(box.x1, its.x1) - max(box.x0, its.x0)
-        down = min(box.y1, its.y1) - max(box.y0, its.y0)
+    for (text, box), (other, other_box) in combinations(straight, 2):
+        across = min(box.x1, other_box.x1) - max(box.x0, other_box.x0)
+        down = min(box.y1, other_box.y1) - max(box.y0, other_box.y0)
         assert min(across, down) < 3, f"{text.get_text()!r} overlaps {other.get_text()!r}"
 
 
 @EACH
 def test_axes_say_what_lies_across_and_what_lies_up_in_a_label_or_by_named_rows(name):
-    made = drawn(name)
-    panels = [panel for panel in made.axes if panel.get_visible() and panel.axison]
+    figure = rendered(name)
+    panels = [panel for panel in figure.axes if panel.get_visible() and panel.axison]
     if not panels:
         return
     assert any(panel.get_xlabel() or panel.get_title() for panel in panels)
@@ -340,8 +369,8 @@ def test_wrong_tables_are_refused_and_metrics_can_be_chosen_and_are_checked(name
     shown = entry.facts.get("metrics", layout.HEADLINE)
     few = shown[1:4] or shown[:1]
     assert few
-    made = figures.make(name, *tables_of(entry), metrics=few)
-    words = " ".join(text.get_text() for text, _ in printed(made))
+    figure = figures.make(name, *tables_of(entry), metrics=few)
+    words = " ".join(text.get_text() for text, _ in printed(figure))
     assert all(base.get(metric).short in words for metric in few)
     refused("did you mean", figures.make, name, *tables_of(entry), metrics=["item_tass"])
 
@@ -380,33 +409,33 @@ def of(study):
 @pytest.mark.parametrize("study", table_readers())
 def test_redraw_writes_everything_once_silently_and_the_same_again(study, folder, capsys, monkeypatch):
     """All is made; the pixels and vectors are those of a few (every figure's own test writes its files)."""
-    drawn, printed = of(study)
-    few, write = (*drawn[:2], *drawn[-2:]), style.write
+    plots, tables = of(study)
+    few, write = (*plots[:2], *plots[-2:]), style.write
 
-    def some(made, path, **options):
+    def some(figure, path, **options):
         if path.stem.removesuffix("-dark") in few:
-            return write(made, path, **options)
+            return write(figure, path, **options)
         path.write_bytes(b"drawn")
         return path
 
     monkeypatch.setattr(style, "write", some)
     first = {path.name: path.read_bytes() for path in figures.redraw("test", study=study, read=read)}
-    wanted = [f"{n}.{k}" for n in drawn for k in ("png", "pdf")] + [f"{n}.tex" for n in printed]
-    wanted += [f"{n}-dark.png" for n in drawn if figures.FIGURES.get(n).facts.get("dark")]
+    wanted = [f"{n}.{k}" for n in plots for k in ("png", "pdf")] + [f"{n}.tex" for n in tables]
+    wanted += [f"{n}-dark.png" for n in plots if figures.FIGURES.get(n).facts.get("dark")]
     assert sorted(first) == sorted([*wanted, "captions.md"])
     assert sorted(path.name for path in (folder.parent / f"{study}-test").iterdir()) == sorted(first)
-    assert all(f"**{name}.** " in first["captions.md"].decode() for name in drawn)
-    for name in (*few, *printed[-1:]):
+    assert all(f"**{name}.** " in first["captions.md"].decode() for name in plots)
+    for name in (*few, *tables[-1:]):
         again = figures.redraw("test", name, study, read=read)
-        ends = [".tex"] if name in printed else [".png", ".pdf"]
-        ends += ["-dark.png"] * (name in drawn and "dark" in figures.FIGURES.get(name).facts)
+        ends = [".tex"] if name in tables else [".png", ".pdf"]
+        ends += ["-dark.png"] * (name in plots and "dark" in figures.FIGURES.get(name).facts)
         assert [path.name for path in again] == [f"{name}{end}" for end in ends]
         assert all(path.read_bytes() == first[path.name] for path in again)
     assert capsys.readouterr() == ("", "")
 
 
 def test_redraw_leaves_out_what_the_run_has_no_data_for_and_says_so(folder, monkeypatch):
-    monkeypatch.setattr(style, "data", lambda made, kind, dpi: b"drawn")
+    monkeypatch.setattr(style, "data", lambda figure, kind, dpi: b"drawn")
 
     def no_shifts(run, table):
         if table == "llm_calls":
@@ -416,16 +445,16 @@ def test_redraw_leaves_out_what_the_run_has_no_data_for_and_says_so(folder, monk
             return frame.assign(since_shift=pd.array([None] * len(frame), dtype="Int64"))
         return frame.iloc[:0] if table == "shifts" else frame
 
-    told = []
-    done = figures.redraw("test", read=no_shifts, left_out=told.append)
+    lines = []
+    done = figures.redraw("test", read=no_shifts, left_out=lines.append)
     lacking = {
         "recovery_curves", "adaptation_profile", "score_around_shifts", "tokens_and_time",
         "ability_adaptation", "shift_profile",
     }  # fmt: skip
-    drawn, printed = of("movies")
-    assert {path.stem for path in done} == {*drawn, *printed, "captions"} - lacking
-    assert {line.split(":")[0] for line in told} == lacking
-    (calls,) = [line for line in told if line.startswith("tokens_and_time")]
+    plots, tables = of("movies")
+    assert {path.stem for path in done} == {*plots, *tables, "captions"} - lacking
+    assert {line.split(":")[0] for line in lines} == lacking
+    (calls,) = [line for line in lines if line.startswith("tokens_and_time")]
     assert "called no language model; make it with: python -m crs_lib run 03_simulate" in calls
     for name in ("recovery_curves", "tokens_and_time"):
         refused(f"^{name}: ", figures.redraw, "test", name, read=no_shifts, error=figures.NoDataError)
