@@ -67,7 +67,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 _SOURCES = (".py", ".txt", ".toml", ".wording")  # files of this package that a score may depend on
 _DRAWN = ("model", "session_id", "straight_gain", "shift_cost")  # what the figure shows of a shift
 _WORST = 3  # conversations on the page
-_NARROW = 9  # columns of quantities that a notebook has room for
+_NARROW = 10  # columns of quantities that a notebook has room for
 _ONE_VOICE = "All users speak with one voice: no interval holds what other words would change."
 
 System = str | Callable[[list[dict[str, str]]], object]
@@ -134,13 +134,15 @@ class Comparison:
 
     @cached_property
     def quantities(self) -> pd.DataFrame:
-        """A row a system, the highest gain after a change first: users with such a gain (``n``), why others
-        are ``missing``, and the quantities of ``SHOWN`` as means with 95 % intervals, in units of gain. The
-        gain at open scope has users of its own (``open_scope_n``).
+        """A row a system, the highest gain after a change first: users with such a gain (``n``), sessions
+        that ``failed``, why users are ``missing``, and the quantities of ``SHOWN`` as means with 95 %
+        intervals, in units of gain. The gain at open scope has users of its own (``open_scope_n``).
         """
         table = self._means(evaluate.read(self.run, "model_metrics"))
         reasons = findings.missing(self.results, PRIMARY)
-        table.insert(2, "missing", table["system"].map(reasons))
+        failures = {row.system: row.failed for row in self.failed}
+        table.insert(2, "failed", table["system"].map(failures).fillna(0).astype(int))
+        table.insert(3, "missing", table["system"].map(reasons))
         return table
 
     @cached_property

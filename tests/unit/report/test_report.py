@@ -1,7 +1,6 @@
 """The report: what it says is what the files say, it stands alone, and the same run gives the same bytes."""
 
 import base64
-import hashlib
 import itertools
 import re
 from dataclasses import replace
@@ -33,26 +32,28 @@ def run():
 
 
 @pytest.fixture(scope="module")
-def drawn():
+def drawings():
     """What the figures of the page were drawn from and became: name, copies of the tables, picture; in order."""
     return []
 
 
 @pytest.fixture(scope="module")
-def page(run, drawn):
-    make, data = figures.make, style.data
+def page(run, drawings):
+    make = figures.make
+    data = style.data
 
-    def made(name, *tables):
+    def noted(name, *tables):
         figure = make(name, *tables)
-        drawn.append([name, [table.copy() for table in tables]])
+        drawings.append([name, [table.copy() for table in tables]])
         return figure
 
     def picture(figure, kind, dpi):
-        drawn[-1].append(data(figure, kind, dpi))
-        return drawn[-1][-1]
+        png = data(figure, kind, dpi)
+        drawings[-1].append(png)
+        return png
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figures, "make", made)
+        patch.setattr(figures, "make", noted)
         patch.setattr(style, "data", picture)
         return report.write(run).read_text(encoding="utf-8")
 
@@ -79,47 +80,61 @@ def test_the_gain_after_a_change_sorts_the_scores(run, page):
     assert systems == list(means.sort_values("mean", ascending=False, kind="stable")["model"])
 
 
-def test_figures_means_contrasts_and_undefined_values_are_those_of_the_command_and_the_tables(run, page):
-    wanted = []
-    for name in registered.names("movies"):
-        try:
-            tables = figures.FIGURES.get(name).facts["tables"]
-            figures.make(name, *(figure_tables.read(run, table) for table in tables))
-        except NoDataError:
-            continue
-        wanted.append(name)
-    assert sorted(re.findall(r'<figure id="figure-([^"]+)">', page)) == sorted(wanted)
+def has_data(run, name):
+    """Whether a run has what a figure shows."""
+    tables = figures.FIGURES.get(name).facts["tables"]
+    try:
+        figures.make(name, *[figure_tables.read(run, table) for table in tables])
+    except NoDataError:
+        return False
+    return True
+
+
+def test_the_figures_are_those_that_the_run_has_data_for(run, page):
+    expected = [name for name in registered.names("movies") if has_data(run, name)]
+    assert sorted(re.findall(r'<figure id="figure-([^"]+)">', page)) == sorted(expected)
     pictures = [base64.b64decode(data) for data in re.findall(r"base64,([^\"]+)", page)]
     assert all(picture.startswith(b"\x89PNG") for picture in pictures)
-    assert len({hashlib.sha256(picture).digest() for picture in pictures}) == len(wanted)
+    assert len(set(pictures)) == len(expected)
+
+
+def test_means_and_undefined_values_are_those_of_the_tables(run, page):
     means = evaluate.read(run, "model_metrics")
-    row = means.set_index(["metric", "model"]).loc[("item_tas", "tracker")]
-    assert f"{row['mean']:.3f}" in page
+    mean = means.set_index(["metric", "model"]).loc[("item_tas", "tracker"), "mean"]
+    assert f"{mean:.3f}" in page
     assert "[nan" not in page, "fewer than eight users have no interval"
     assert "<small>nan" not in page
     gaps = means[means["n_missing"] > 0]
     assert len(gaps) > 0
-    for row in gaps.to_dict("records"):
-        cells = f'<td>{row["model"]}</td><td class="value">{row["n"]}</td><td class="value">{row["n_missing"]}</td>'
-        assert f"<td>{report.label(row['metric'])}</td>{cells}" in page
-    results = evaluate.read(run, "results").query("model == 'tracker'")
-    found = re.findall(r'href="trace/index.html#session=(\d+)&amp;model=tracker"', page)
+    for row in gaps.itertuples():
+        counts = f'<td class="value">{row.n}</td><td class="value">{row.n_missing}</td>'
+        assert f"<td>{report.label(row.metric)}</td><td>{row.model}</td>{counts}" in page
+
+
+def test_the_links_lead_to_the_lowest_and_the_highest_session(run, page):
+    results = evaluate.read(run, "results").query("model == 'tracker'").set_index("session_id")
+    lowest, _, highest = re.findall(r'href="trace/index.html#session=(\d+)&amp;model=tracker"', page)
     gain = results["gain_after_change"].astype(float)  # the plan's primary outcome
-    assert found[0] in set(results.loc[gain == gain.min(), "session_id"])
-    assert found[2] in set(results.loc[gain == gain.max(), "session_id"])
-    assert "oracle against tracker" in page and "amnesiac" not in page.split('id="figures"')[0]
+    assert gain[lowest] == gain.min()
+    assert gain[highest] == gain.max()
 
 
-def test_the_same_files_give_the_same_bytes(run, page, drawn, monkeypatch):
+def test_contrasts_are_those_between_systems_of_the_run(page):
+    assert "oracle against tracker" in page
+    assert "amnesiac" not in page.split('id="figures"')[0]
+
+
+def test_the_same_files_give_the_same_bytes(run, page, drawings, monkeypatch):
     """The figures get the same tables again, which give the same picture (tests/contract/test_figures.py)."""
-    left, make = iter(drawn), figures.make
+    left = iter(drawings)
+    make = figures.make
+    names = {name for name, *_ in drawings}
 
     def same(name, *tables):
-        entry = figures.FIGURES.get(name)
-        if name not in {known for known, *_ in drawn}:
+        if name not in names:
             return make(name, *tables)  # no data, as before
-        known, before, picture = next(left)
-        assert (name, len(tables)) == (known, len(entry.facts["tables"]))
+        first, before, picture = next(left)
+        assert name == first
         for table, earlier in zip(tables, before, strict=True):
             pd.testing.assert_frame_equal(table, earlier)
         return picture
@@ -171,7 +186,7 @@ def same_film(messages):
     return ["Metropolis (1927)"]
 
 
-def made(run, n, systems=("Ours=tracker", "sticky")):
+def simulate_run(run, n, systems=("Ours=tracker", "sticky")):
     return simulated(run=run, systems=systems, n_sessions=n, n_turns=8)
 
 
@@ -180,75 +195,78 @@ compared = partial(crs_lib.compare, OURS, run="compare-unit", progress=False)
 
 
 @pytest.fixture(scope="module")
-def found():
+def comparison():
     return compared(n=24)
 
 
 @pytest.mark.subprocess
-def test_a_function_and_a_policy_are_compared_with_every_baseline_and_without_ability_nobody_adapts(found):
-    pairs = [(one.a, one.b) for one in found.effects.itertuples()]
-    assert pairs == [(a, b) for a in ("Fixed", "Clings") for b in ("tracker", "bm25")]
-    assert list(found.quantities["system"]) == ["tracker", "Clings", "bm25", "Fixed"]
-    assert set(found.by_type["system"]) == {"Fixed", "Clings", "tracker", "bm25"}
-    assert found.shifts["primary"].all()
+def test_a_function_and_a_policy_are_compared_with_every_baseline_and_without_ability_nobody_adapts(
+    comparison,
+):
+    pairs = comparison.effects[["a", "b"]].itertuples(index=False, name=None)
+    assert list(pairs) == list(itertools.product(("Fixed", "Clings"), ("tracker", "bm25")))
+    assert list(comparison.quantities["system"]) == ["tracker", "Clings", "bm25", "Fixed"]
+    assert set(comparison.by_type["system"]) == {"Fixed", "Clings", "tracker", "bm25"}
+    assert comparison.shifts["primary"].all()
     # One film for everybody loses nothing at a shift: that is no adaptation.
-    assert "its shift cost says nothing" in found.verdict[0]
-    assert "Fixed adapts" not in " ".join(found.verdict)
-    n = found.effects["n"].iloc[0]
-    assert found.verdict[2] == f"tracker and Fixed: too few users for a verdict: {n} (it takes 100)."
+    assert "its shift cost says nothing" in comparison.verdict[0]
+    assert "Fixed adapts" not in " ".join(comparison.verdict)
+    n = comparison.effects["n"].iloc[0]
+    assert comparison.verdict[2] == f"tracker and Fixed: too few users for a verdict: {n} (it takes 100)."
 
 
 @pytest.mark.subprocess
-def test_the_gain_at_open_scope_and_its_users_stand_beside_the_gain_after_a_change(found):
-    columns = list(found.quantities)
-    place = columns.index("gain_after_change")
-    assert columns[place + 1 : place + 3] == ["open_scope_gain", "open_scope_n"]
+def test_the_gain_at_open_scope_and_its_users_stand_beside_the_gain_after_a_change(comparison):
+    columns = list(comparison.quantities)
+    position = columns.index("gain_after_change")
+    assert columns[position + 1 : position + 3] == ["open_scope_gain", "open_scope_n"]
     means = evaluate.read("compare-unit", "model_metrics").set_index(["metric", "model"])
-    counts = found.quantities.set_index("system")["open_scope_n"]
+    counts = comparison.quantities.set_index("system")["open_scope_n"]
     assert counts["tracker"] == means.loc[("open_scope_gain", "tracker"), "n"]
-    assert "gain at open scope" in found.ranking.splitlines()[0]
-    page = found.page.read_text(encoding="utf-8")
+    assert "gain at open scope" in comparison.ranking.splitlines()[0]
+    page = comparison.page.read_text(encoding="utf-8")
     heads = re.findall(r"<th[^>]*>([^<]*)</th>", page[page.index('id="quantities"') :])
-    assert heads[3:6] == ["gain after change", "gain at open scope", "n, open scope"]
+    assert heads[:4] == ["system", "n", "failed", "missing"]
+    assert heads[4:7] == ["gain after change", "gain at open scope", "n, open scope"]
 
 
 @pytest.mark.subprocess
-def test_the_gain_after_a_change_sorts_the_page_and_the_terminal(found):
-    gains = [mean.mean for mean in found.quantities["gain_after_change"]]
+def test_the_gain_after_a_change_sorts_the_page_and_the_terminal(comparison):
+    gains = [mean.mean for mean in comparison.quantities["gain_after_change"]]
     assert gains == sorted(gains, reverse=True)
-    lines = found.ranking.splitlines()[1:]
-    assert [line.split()[0] for line in lines] == list(found.quantities["system"])
+    lines = comparison.ranking.splitlines()[1:]
+    assert [line.split()[0] for line in lines] == list(comparison.quantities["system"])
 
 
 @pytest.mark.subprocess
 @pytest.mark.parametrize(("voices", "marked"), [(["A", "A"], True), (["polite", "terse"], False)])
-def test_a_run_on_one_voice_is_marked_so(found, voices, marked):
-    one = replace(found)
-    places = range(len(found.shifts))
-    one.__dict__["shifts"] = found.shifts.assign(voice=[voices[place % 2] for place in places])
-    assert ("All users speak with one voice" in one.verdict[-1]) == marked
+def test_a_run_on_one_voice_is_marked_so(comparison, voices, marked):
+    heard = replace(comparison)
+    turns_of_voices = itertools.islice(itertools.cycle(voices), len(comparison.shifts))
+    heard.__dict__["shifts"] = comparison.shifts.assign(voice=list(turns_of_voices))
+    assert ("All users speak with one voice" in heard.verdict[-1]) == marked
 
 
 @pytest.mark.subprocess
-def test_the_page_stands_alone_and_is_the_same_again_and_the_same_call_continues_and_grows(found):
-    page = found.page.read_text(encoding="utf-8")
-    assert found.page.stat().st_size < 3_000_000
+def test_the_page_stands_alone_and_is_the_same_again_and_the_same_call_continues_and_grows(comparison):
+    page = comparison.page.read_text(encoding="utf-8")
+    assert comparison.page.stat().st_size < 3_000_000
     assert not re.findall(r'(?:src|href)="(?!data:|#)', page)
     assert "default-src 'none'" in page
     assert re.search(r">(refine|switch|replace|relax|contradict|return) \(\d+\)<", page)
     assert page.index("Verdict") < page.index("Gain and cost") < page.index("What to do next")
-    assert len(found.worst()["session"].unique()) == 3
-    assert found.write().read_text(encoding="utf-8") == page
+    assert len(comparison.worst()["session"].unique()) == 3
+    assert comparison.write().read_text(encoding="utf-8") == page
 
 
 @pytest.mark.subprocess
-def test_a_session_that_failed_is_read_beside_the_others(found, monkeypatch):
+def test_a_session_that_failed_is_read_beside_the_others(comparison, monkeypatch):
     talks = list(simulate.iter_dialogues("compare-unit"))
-    worst = found.worst()
+    worst = comparison.worst()
     assert len(worst) > 0
     monkeypatch.setattr(simulate, "iter_dialogues", lambda run: talks[::2])
     monkeypatch.setattr(simulate, "failed_dialogues", lambda run: talks[1::2])
-    pd.testing.assert_frame_equal(found.worst(), worst)
+    pd.testing.assert_frame_equal(comparison.worst(), worst)
 
 
 def sessions_of(run):
@@ -323,7 +341,8 @@ def test_a_comparison_that_was_stopped_continues_with_what_is_finished(monkeypat
     call = partial(
         crs_lib.compare, {"Stops": stops}, against=["random"], n=6, run="compare-stops", progress=False
     )
-    stopping, answered = True, itertools.count()
+    answered = itertools.count()
+    stopping = True
     with pytest.raises(KeyboardInterrupt):
         call()
     finished = runs.Run("movies", "compare-stops").entry("simulate")["counts"]["done"]
@@ -335,22 +354,44 @@ def test_a_comparison_that_was_stopped_continues_with_what_is_finished(monkeypat
 @pytest.mark.subprocess
 def test_a_system_whose_words_name_no_film_of_the_catalogue_gets_no_gain_but_what_to_do():
     def elsewhere(messages):
-        return "Try “Metropole” (1927) or “Nosferatoo” (1922)."
+        return "Try “Metropole” (1927), “Nosferatoo” (1922), “Casablanka” (1942) or “Xyzzy” (1999)."
 
-    found = crs_lib.compare({"Lost": elsewhere}, n=3, run="compare-lost", progress=False)
+    comparison = crs_lib.compare({"Lost": elsewhere}, n=3, run="compare-lost", progress=False)
     assert re.match(
         r"None of \d+ replies of Lost names a film of the catalogue, so it has no gain: it named “",
-        found.verdict[0],
+        comparison.verdict[0],
     )
-    assert "(nearest title: Metropolis)" in found.verdict[0]
-    assert "crs catalog export" in found.verdict[0]
-    assert not any("Lost gains" in sentence for sentence in found.verdict)
-    row = found.quantities.set_index("system").loc["Lost"]
+    assert "(nearest title: Metropolis)" in comparison.verdict[0]
+    assert comparison.verdict[0].count("“") == 3, (
+        "three examples, each with its nearest title, if any is like it"
+    )
+    assert "crs catalog export" in comparison.verdict[0]
+    assert not any("Lost gains" in sentence for sentence in comparison.verdict)
+    row = comparison.quantities.set_index("system").loc["Lost"]
     assert row["n"] == 0
-    assert row.drop(["n", "open_scope_n"]).isna().all()
-    assert found.quantities["system"].iloc[-1] == "Lost"
-    page = found.page.read_text(encoding="utf-8")
+    assert row.drop(["n", "failed", "open_scope_n"]).isna().all()
+    assert comparison.quantities["system"].iloc[-1] == "Lost"
+    page = comparison.page.read_text(encoding="utf-8")
     assert page.index("None of") < page.index("<h2>What was recognised") < page.index("<h2>Gain and cost")
+
+
+@pytest.mark.subprocess
+def test_failures_stand_beside_n():
+    def fails(messages):
+        if len(messages[0]["content"]) % 6 == 0:
+            raise ValueError("no answer to this")
+        return ["Metropolis (1927)"]
+
+    comparison = crs_lib.compare(
+        {"Fails": fails}, against=["random"], n=12, run="compare-fails", progress=False
+    )
+    (failed,) = comparison.failed
+    assert comparison.verdict[0] == failed.sentence
+    assert f"{failed.failed} of 12 sessions of Fails failed" in failed.sentence
+    row = comparison.quantities.set_index("system").loc["Fails"]
+    assert row["failed"] == failed.failed
+    page = comparison.page.read_text(encoding="utf-8")
+    assert f"{failed.failed} of 12 sessions of Fails failed" in page
 
 
 @pytest.mark.parametrize("against", ["tracker", ["bm25", "tracker"]])
@@ -366,18 +407,19 @@ def test_a_system_against_itself_is_refused(against):
 @pytest.mark.parametrize("more", [{"n": 5}, {"n": 3, "systems": ("Ours=tracker", "sticky", "random")}])
 def test_a_run_that_grows_equals_one_made_at_once(more):
     name = f"grows-{more['n']}"
-    made(name, 3)
-    grown, whole = made(name, **more), made(f"{name}-whole", **more)
-    for one in ("dialogues.jsonl", "dialogues_straight.jsonl", "dialogues_fresh.jsonl"):
-        assert (grown / one).read_bytes() == (whole / one).read_bytes()
-    refused("made with other parameters", made, name, 2, error=RunError)
+    simulate_run(name, 3)
+    grown = simulate_run(name, **more)
+    whole = simulate_run(f"{name}-whole", **more)
+    for file in ("dialogues.jsonl", "dialogues_straight.jsonl", "dialogues_fresh.jsonl"):
+        assert (grown / file).read_bytes() == (whole / file).read_bytes()
+    refused("made with other parameters", simulate_run, name, 2, error=RunError)
 
 
 def test_a_name_is_checked_and_in_the_files_and_its_spec_in_the_manifest():
     refused("tracker", SimulateConfig, systems=["Ours=trakcer"])
     refused("another name", SimulateConfig, systems=["oracle=tracker"])
     refused("more than once", SimulateConfig, systems=["Ours=tracker", "Ours=sticky"])
-    made("named", 2)
+    simulate_run("named", 2)
     assert {talk.model_name for talk in simulate.iter_dialogues("named")} == {"Ours", "sticky"}
     assert "Ours=tracker" in runs.Run("movies", "named").entry("simulate")["parameters"]["systems"]
 
@@ -386,8 +428,8 @@ def test_a_name_is_checked_and_in_the_files_and_its_spec_in_the_manifest():
 def test_a_comparison_needs_a_system_and_two_users_and_a_function_that_raises_names_its_line():
     refused("at least 2", crs_lib.compare, {})
     refused("at least 2", crs_lib.compare, {"Ours": "tracker"}, n=1)
-    told = r"nosuch cannot be imported .*; looked for in .*Python's path"
-    refused(told, crs_lib.compare, {"Ours": "python:nosuch:Mine"})
+    message = r"nosuch cannot be imported .*; looked for in .*Python's path"
+    refused(message, crs_lib.compare, {"Ours": "python:nosuch:Mine"})
 
     def broken(messages):
         raise KeyError("films")
