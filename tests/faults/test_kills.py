@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from crs_lib import runs, simulate
 from crs_lib.core import paths
 from crs_lib.core.errors import RunError
 from crs_lib.runs.ledger import Answers
+from tests.helpers.jobs import stored, wait_until
 from tests.helpers.programs import script
 from tests.helpers.raw_server import Answering, Served
 
@@ -141,6 +143,49 @@ def test_a_cluster_on_this_machine_keeps_answers_as_a_run_without_one_does(kind,
         simulate.simulate(settings, progress=False)
     assert max(server.asked.values()) == 1
     assert runs.Run("movies", "r").entry("simulate")["counts"]["asked_again"] == again
+
+
+def without_override(words):
+    """A command line without root's right to write where the mode of a folder forbids it."""
+    if os.geteuid() != 0:
+        return words
+    rights = "-dac_override,-dac_read_search"
+    return ["setpriv", f"--bounding-set={rights}", f"--inh-caps={rights}", *words]
+
+
+def simulated_by_a_user(folder, run):
+    """Eighty sessions of the tracker, made by a process that has no right of root's."""
+    words = [sys.executable, "-m", "crs_lib", "simulate", "-p", "run", run, "-p", "systems", "tracker"]
+    words += ["-p", "n_sessions", "80", "-p", "n_turns", "8"]
+    environment = {**os.environ, "CRS_RESULTS": str(folder), "PYTHONPATH": str(paths.ROOT)}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        without_override(words), env=environment, stdout=pipe, stderr=subprocess.STDOUT, text=True
+    )
+
+
+@pytest.mark.full
+@pytest.mark.subprocess
+def test_a_folder_that_loses_its_permission_in_mid_run_costs_no_session(tmp_path):
+    if os.geteuid() == 0 and not shutil.which("setpriv"):
+        pytest.skip("needs setpriv to give up root's rights")
+    folder = tmp_path / "movies" / "x"
+    process = simulated_by_a_user(tmp_path, "x")
+    wait_until(lambda: stored(folder / "ledger.sqlite") > 5)
+    folder.chmod(0o555)
+    output = process.communicate(timeout=300)[0]
+    folder.chmod(0o755)
+    assert process.returncode == 2, output
+    assert "Permission denied" in output
+    assert "Traceback" not in output
+    assert not (folder / "dialogues.jsonl").exists()
+    before = stored(folder / "ledger.sqlite")
+    assert before > 5
+    for run in ("x", "whole"):
+        process = simulated_by_a_user(tmp_path, run)
+        assert process.wait(300) == 0, process.stdout.read()
+    whole = (tmp_path / "movies" / "whole" / "dialogues.jsonl").read_bytes()
+    assert (folder / "dialogues.jsonl").read_bytes() == whole
 
 
 def compare(spec, results, seed):
