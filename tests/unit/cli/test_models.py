@@ -9,6 +9,7 @@ from crs_lib.__main__ import main
 from crs_lib.simulate.config import SimulateConfig
 from tests.helpers.ollama_server import OllamaServer
 
+ROLES = ("crs", "user", "judge")
 SIZE = ["-p", "n_sessions", "2", "-p", "n_turns", "3"]
 
 
@@ -18,24 +19,34 @@ def results(tmp_path, monkeypatch):
     return tmp_path / "movies"
 
 
+def calls_of(table):
+    """The rows of an estimate: role, model and calls."""
+    rows = []
+    for line in table.splitlines():
+        cells = line.split()
+        if cells and cells[0] in ROLES:
+            rows.append((cells[0], cells[1], int(cells[2])))
+    return rows
+
+
 def test_estimate_counts_the_calls_of_each_model(capsys):
     words = ["-p", "systems", "tracker,ollama:a:1,ollama:b", "-p", "user_llm", "ollama:u"]
     assert main(["estimate", *words, *SIZE, "--judges", "ollama:j", "--samples", "2"]) == 0
-    rows = {tuple(line.split()[:2]): line.split()[2] for line in capsys.readouterr().out.splitlines()[1:5]}
-    assert rows == {
-        ("crs", "ollama:a:1"): "6",  # 2 sessions x 3 turns
-        ("crs", "ollama:b"): "6",
-        ("user", "ollama:u"): "18",  # x 3 systems, at most
-        ("judge", "ollama:j"): "72",  # 3 systems x 2 sessions and their canaries x 3 constructs x 2 samples
-    }
+    assert calls_of(capsys.readouterr().out)[:4] == [
+        ("crs", "ollama:a:1", 6),  # 2 sessions x 3 turns
+        ("crs", "ollama:b", 6),
+        ("user", "ollama:u", 18),  # x 3 systems, at most
+        ("judge", "ollama:j", 72),  # 3 systems x 2 sessions and their canaries x 3 constructs x 2 samples
+    ]
 
 
 def test_estimate_reads_costs_from_the_log_of_a_run(results, capsys):
     (results / "old").mkdir(parents=True)
     row = {"role": "crs", "model": "ollama:a", "cache_hit": False, "error": None}
     cost = {"tokens_out": 100, "seconds_all": 2.0, "began": 0.0}
-    calls = [{**row, **cost, "tokens_in": n} for n in (500, 1500)]
-    (results / "old" / "llm_calls.jsonl").write_text("".join(json.dumps(call) + "\n" for call in calls))
+    with (results / "old" / "llm_calls.jsonl").open("w") as log:
+        for tokens in (500, 1500):
+            log.write(json.dumps({**row, **cost, "tokens_in": tokens}) + "\n")
     words = ["-p", "systems", "ollama:a", "-p", "n_sessions", "1800", "-p", "n_turns", "20"]
     words += ["-p", "scope", "stated"]
     assert main(["estimate", *words, "--log", "old"]) == 0
@@ -43,8 +54,8 @@ def test_estimate_reads_costs_from_the_log_of_a_run(results, capsys):
     # once as in the log
     turns = SimulateConfig(systems=["ollama:a"], n_sessions=1800, n_turns=20, scope="stated")
     assert [turns.turns(arm) for arm in turns.arms] == [36_000, 90_094, 21_186]
-    told = capsys.readouterr().out.splitlines()[1].split()
-    assert told == ["crs", "ollama:a", "147280", "147.28", "14.73", "40.91"]
+    cells = capsys.readouterr().out.splitlines()[1].split()
+    assert cells == ["crs", "ollama:a", "147280", "147.28", "14.73", "40.91"]
 
 
 @pytest.mark.parametrize(("words", "message"), [
@@ -59,40 +70,51 @@ def test_estimate_reads_costs_from_the_log_of_a_run(results, capsys):
     (["judge", "r", "--judges", "template", "--samples", "two"], "samples is 'two'"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said_without_a_traceback(words, message, capsys):
-    assert main(words) == 2 and message in capsys.readouterr().err
+    assert main(words) == 2
+    assert message in capsys.readouterr().err
+
+
+def sweep_file(path, notebooks, run, parameters):
+    """The name of a file that holds a sweep of one cell."""
+    path.write_text(json.dumps({"notebooks": notebooks, "run": run, "parameters": parameters}))
+    return str(path)
 
 
 def test_sweeps_are_estimated_with_the_sizes_of_their_notebooks(capsys, tmp_path):
     assert main(["estimate", "--sweep", "thesis"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert sum(line.split()[:1] == ["crs"] for line in lines) == 6
-    assert {line.split()[2] for line in lines if line.split()[:1] == ["crs"]} == {"20000"}
-    sweep = tmp_path / "one.yaml"
-    given = {"systems": ["ollama:a"], "n_turns": 3, "arms": ["shift"]}
-    sweep.write_text(json.dumps({"notebooks": ["03_simulate"], "run": "one", "parameters": given}))
-    assert main(["simulate", "--estimate", "--sweep", str(sweep)]) == 0
-    assert capsys.readouterr().out.splitlines()[1].split()[:3] == ["crs", "ollama:a", "60"]  # 20 sessions x 3
+    systems = [row for row in calls_of(capsys.readouterr().out) if row[0] == "crs"]
+    assert len(systems) == 6
+    assert {calls for _, _, calls in systems} == {20_000}
+    parameters = {"systems": ["ollama:a"], "n_turns": 3, "arms": ["shift"]}
+    sweep = sweep_file(tmp_path / "one.yaml", ["03_simulate"], "one", parameters)
+    assert main(["simulate", "--estimate", "--sweep", sweep]) == 0
+    assert calls_of(capsys.readouterr().out)[0] == ("crs", "ollama:a", 60)  # 20 sessions x 3
 
 
 @pytest.mark.slow
 def test_the_estimate_of_a_sweep_bounds_the_calls_that_it_logs(results, capsys, monkeypatch):
     """Six models in all arms, against the stand-in: no fewer calls than were logged, and at most 15 % more."""
     names = [f"m{number}:latest" for number in range(6)]
-    sweep = results.parent / "six.yaml"
-    given = {"systems": [f"ollama:{name}" for name in names], "user_llm": "ollama:m0", "n_turns": 12,
-             "n_sessions": 2, "arms": ["shift", "straight", "fresh", "none", "calm"], "scope": "stated", "judges": ["ollama:m1"]}  # fmt: skip
-    file = {"notebooks": ["03_simulate", "04_evaluate"], "run": "six", "parameters": given}
-    sweep.write_text(json.dumps(file))
+    parameters = {
+        "systems": [f"ollama:{name}" for name in names],
+        "user_llm": "ollama:m0",
+        "n_turns": 12,
+        "n_sessions": 2,
+        "arms": ["shift", "straight", "fresh", "none", "calm"],
+        "scope": "stated",
+        "judges": ["ollama:m1"],
+    }
+    sweep = sweep_file(results.parent / "six.yaml", ["03_simulate", "04_evaluate"], "six", parameters)
     with OllamaServer(names) as server:
         monkeypatch.setenv("OLLAMA_HOST", server.url)
-        assert main(["simulate", "--estimate", "--sweep", str(sweep)]) == 0
-        lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-        assert main(["simulate", "--sweep", str(sweep)]) == 0
+        assert main(["simulate", "--estimate", "--sweep", sweep]) == 0
+        estimated = sum(calls for _, _, calls in calls_of(capsys.readouterr().out))
+        assert main(["simulate", "--sweep", sweep]) == 0
         assert main(["judge", "six", "--judges", "ollama:m1"]) == 0
     logs = [path.read_text().splitlines() for path in results.glob("six*/llm_calls.jsonl")]
     logged = sum(map(len, logs))
-    told = sum(int(line[2]) for line in lines if line[:1] and line[0] in ("crs", "user", "judge"))
-    assert len(logs) == 3 and logged <= told <= 1.15 * logged
+    assert len(logs) == 3
+    assert logged <= estimated <= 1.15 * logged
 
 
 @pytest.mark.slow
@@ -111,7 +133,8 @@ def test_judge_takes_the_settings_of_its_models_like_a_notebook(results, capsys)
 @pytest.mark.slow
 def test_the_report_says_how_far_the_judges_of_a_run_can_be_trusted(results, capsys):
     assert main(["simulate", "-p", "run", "r", "-p", "systems", "tracker,template", *SIZE]) == 0
-    assert main(["judge", "r", "--report"]) == 2 and "run 'r' was not judged" in capsys.readouterr().err
+    assert main(["judge", "r", "--report"]) == 2
+    assert "run 'r' was not judged" in capsys.readouterr().err
     judges = ["--judges", "template", "--samples", "2"]
     assert main(["judge", "r", *judges, "--canaries", "sticky"]) == 2
     assert "the canary 'sticky' went after 0.3; take 'forged_end'" in capsys.readouterr().err
