@@ -250,7 +250,7 @@ class _Label(BaseModel):
 class ReadLabel(NamedTuple):
     """A label and where it stands: the file and line, for messages."""
 
-    place: str
+    where: str
     label: _Label
 
 

@@ -171,10 +171,12 @@ class _ClingNear(policies.Sticky):
     """Clings to the first value of every field, and shows films that miss one of those it holds."""
 
     def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
-        missed = sorted(constraints)[:1]
-        others = {name: value for name, value in constraints.items() if name not in missed}
-        excluded = {name: constraints[name] for name in missed}
-        return super().choose(others, excluded, draw)
+        others = dict(constraints)
+        missed = {}
+        if others:
+            name = min(others)
+            missed[name] = others.pop(name)
+        return super().choose(others, missed, draw)
 
 
 @SYSTEMS.register("sandbag_silent", hidden=True)
@@ -196,8 +198,7 @@ class _LastNamed(_Talking):
 
     def follow(self, update: ConstraintUpdate) -> Belief:
         if update.wanted:
-            name = list(update.wanted)[-1]
-            self.held = {name: update.wanted[name]}
+            self.held = dict(list(update.wanted.items())[-1:])
         return dict(self.held), {}
 
 
@@ -214,10 +215,12 @@ class _Load(policies.Tracker):
         return ({}, {}) if draw.random() < _LOAD * self.n_heard else believed
 
 
-def _changes(held: Wishes, update: ConstraintUpdate) -> bool:
-    """Whether an utterance gives something up, by its words or by another value in a field that is held."""
-    conflicts = [name for name, value in update.wanted.items() if held.get(name, value) != value]
-    return bool(update.reset or update.given_up or conflicts)
+def _changes(state: Wishes, update: ConstraintUpdate) -> bool:
+    """Whether an utterance gives something up, by its words or by another value in a field of the state."""
+    if update.reset or update.given_up:
+        return True
+    common = state.keys() & update.wanted.keys()
+    return any(state[name] != update.wanted[name] for name in common)
 
 
 @SYSTEMS.register("first_change", hidden=True)

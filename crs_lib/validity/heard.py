@@ -12,7 +12,7 @@ from functools import cache
 from itertools import pairwise
 
 from crs_lib.catalog.fields import FIELDS, GOAL_FIELD
-from crs_lib.catalog.grounder import Grounder, Match
+from crs_lib.catalog.grounder import Grounder, Match, Mention
 from crs_lib.core import prompts
 from crs_lib.core.dialogue import USER, Dialogue, Turn
 from crs_lib.core.text import fold
@@ -82,38 +82,30 @@ class Correction:
 
 def films(grounder: Grounder, text: str) -> tuple[int, ...]:
     """The catalogue items whose titles a text names, each once; a year in brackets is no title."""
-    return tuple(dict.fromkeys(item for _, item in _titles(grounder, text)))
+    items = dict.fromkeys(title.item for title in _titles(grounder, text))
+    return tuple(items)
 
 
-def _titles(grounder: Grounder, text: str) -> list[tuple[Span, int]]:
-    """Where a text names films, and which; years in brackets are left out."""
-    years = {match.span(1) for match in _BRACKETED.finditer(text)}
-    titles = []
-    for title in grounder.titles(text):
-        span = (title.start, title.end)
-        if span not in years:
-            titles.append((span, title.item))
-    return titles
+def _titles(grounder: Grounder, text: str) -> list[Mention]:
+    """The titles that a text names, without the years in brackets."""
+    years = [match.span(1) for match in _BRACKETED.finditer(text)]
+    return [title for title in grounder.titles(text) if span_of(title) not in years]
 
 
 def read(grounder: Grounder, text: str) -> Wording:
     """What one user turn says; values inside a title, or inside a longer value, do not count."""
-    titles = _titles(grounder, text)
-    matches = _values(grounder, text, [span for span, _ in titles])
-    attitudes: dict[int, str] = {}
-    for match in sorted(
-        _in_role(matches, text, grounder)
-    ):  # of a value that is named twice the last attitude counts
+    titles = list(map(span_of, _titles(grounder, text)))
+    attitudes: dict[int, str] = {}  # of a value that is named twice the last one counts
+    for match in sorted(_in_role(_values(grounder, text, titles), text, grounder)):
         attitudes[match.code] = _attitude(text[: match.start], text[match.end :])
     folded = fold(text)
-    named = tuple(dict.fromkeys(item for _, item in titles))
     asks_about = bool(_cue("about").search(folded)) and bool(titles or "?" in text)
     return Wording(
         wanted=_with(attitudes, WANTED),
         unwanted=_with(attitudes, UNWANTED),
         given_up=_with(attitudes, GIVEN_UP),
         resets=bool(_cue("resets").search(folded)),
-        films=named,
+        films=films(grounder, text),
         asks_about=asks_about,
     )
 
@@ -126,25 +118,30 @@ def _values(grounder: Grounder, text: str, titles: Sequence[Span]) -> list[Match
     """The values that a text names outside titles, and the genres that words for kinds of film stand for."""
     sayable = []
     for match in grounder.audit(text):
-        if not match.rejected and _sayable(match, text) and not _inside_any(_span(match), titles):
+        if not match.rejected and _sayable(match, text) and not is_inside(span_of(match), titles):
             sayable.append(match)
-    spans = [_span(match) for match in sayable]
-    matches = [match for match in sayable if not _inside_longer(_span(match), spans)]
-    occupied = [*titles, *map(_span, matches)]
+    matches = []
+    for match in sayable:
+        longer = [other for other in sayable if other.length > match.length]
+        if not is_inside(span_of(match), map(span_of, longer)):
+            matches.append(match)
+    occupied = [*titles, *map(span_of, matches)]
     return matches + _of_kinds(grounder, text, occupied)
 
 
-def _span(match: Match) -> Span:
-    return match.start, match.end
+def span_of(piece: Match | Mention) -> Span:
+    """Where a value or a title stands in its text."""
+    return piece.start, piece.end
 
 
-def _inside_any(span: Span, others: Iterable[Span]) -> bool:
+def is_inside(span: Span, others: Iterable[Span]) -> bool:
+    """Whether a piece of text lies within one of the others."""
     return any(start <= span[0] and span[1] <= end for start, end in others)
 
 
-def _inside_longer(span: Span, others: Iterable[Span]) -> bool:
-    length = span[1] - span[0]
-    return _inside_any(span, [other for other in others if other[1] - other[0] > length])
+def _overlaps(span: Span, others: Iterable[Span]) -> bool:
+    """Whether a piece of text shares a character with one of the others."""
+    return any(start < span[1] and span[0] < end for start, end in others)
 
 
 def _sayable(match: Match, text: str) -> bool:
@@ -165,10 +162,6 @@ def _of_kinds(grounder: Grounder, text: str, occupied: Sequence[Span]) -> list[M
     return matches
 
 
-def _overlaps(span: Span, others: Iterable[Span]) -> bool:
-    return any(start < span[1] and span[0] < end for start, end in others)
-
-
 def _first_genre(grounder: Grounder, span: Span, genres: Iterable[str]) -> list[Match]:
     """The first of the genres that the catalogue has, as a match; none where it has none."""
     for genre in genres:
@@ -185,8 +178,8 @@ def _in_role(matches: Sequence[Match], text: str, grounder: Grounder) -> list[Ma
         before = _last_clause(text[: match.start]).split()[-3:]
         if set(before) & set(grounder.catalog.fields[match.field].cues):
             cued.append(match)
-    spans = {_span(match) for match in cued}
-    return cued + [match for match in matches if _span(match) not in spans]
+    spans = set(map(span_of, cued))
+    return cued + [match for match in matches if span_of(match) not in spans]
 
 
 def _last_clause(text: str) -> str:
@@ -233,7 +226,7 @@ class Listener:
         if turn.resets:
             self._stated = self._avoid = self._alike = NOTHING
         field_of = self.grounder.field_of
-        replaced = {field_of(code) for code in turn.wanted}
+        replaced = set(map(field_of, turn.wanted))
         unchanged = {code for code in self._stated if field_of(code) not in replaced}
         self._stated = (turn.wanted | unchanged) - turn.unwanted - turn.given_up
         self._avoid = (self._avoid | turn.unwanted) - turn.wanted - turn.given_up
@@ -244,10 +237,11 @@ class Listener:
         return HeardState(self._stated or self._alike, self._avoid, turn.asks_about)
 
     def _genres_of(self, items: Iterable[int]) -> frozenset[int]:
-        genres: set[int] = set()
+        genres = set()
         for item in items:
-            facts = self.grounder.catalog.fact_sets[item]
-            genres.update(code for code in facts if self.grounder.field_of(code) == GOAL_FIELD)
+            for code in self.grounder.catalog.fact_sets[item]:
+                if self.grounder.field_of(code) == GOAL_FIELD:
+                    genres.add(code)
         return frozenset(genres)
 
     def correct(self, state: HeardState, correction: Correction) -> HeardState:

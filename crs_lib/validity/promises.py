@@ -12,6 +12,7 @@ import pandas as pd
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.core.text import fold, words
+from crs_lib.validity.heard import is_inside, span_of
 
 _ASIDE = "aside"  # a turn that names a value on purpose, and never as a constraint
 
@@ -42,10 +43,8 @@ def leaks(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
         for position, pair in _pairs([dialogue]):
             log = pair.user.user_meta
             event = log.get("shift_event_obj") or {}
-            new = set()
-            for code in _codes(grounder, event.get("added")):
-                if _value(grounder, code) not in planned:
-                    new.add(code)
+            added = _codes(grounder, event.get("added"))
+            new = {code for code in added if _value(grounder, code) not in planned}
             if new:
                 rows.append((*position, event["type"], bool(new & named)))
             for code in _codes(grounder, log["constraints"]) | _codes(grounder, log["avoid"]):
@@ -88,13 +87,13 @@ def _foreign_values(pair: Pair, grounder: Grounder) -> list[str]:
     for part in (log["constraints"], log["avoid"], event.get("added"), event.get("dropped")):
         logged.update(fold(str(value)) for value in (part or {}).values())
     matches = [match for match in grounder.audit(pair.user.text) if not match.rejected]
-    covered = [(title.start, title.end) for title in grounder.titles(pair.user.text)]
+    covered = list(map(span_of, grounder.titles(pair.user.text)))
     for match in matches:
         if fold(match.value) in logged:
-            covered.append((match.start, match.end))
+            covered.append(span_of(match))
     values = set()
     for match in matches:
-        if not any(start <= match.start and match.end <= end for start, end in covered):
+        if not is_inside(span_of(match), covered):
             values.add(match.value)
     return sorted(values)
 
@@ -115,11 +114,10 @@ def _value(grounder: Grounder, code: int) -> str:
 
 def _named(grounder: Grounder, text: str) -> set[int]:
     """The concepts that a text names outside the titles of films."""
-    titles = grounder.titles(text)
+    titles = list(map(span_of, grounder.titles(text)))
     codes = set()
     for match in grounder.audit(text):
-        in_title = any(title.start <= match.start and match.end <= title.end for title in titles)
-        if not match.rejected and not in_title:
+        if not match.rejected and not is_inside(span_of(match), titles):
             codes.add(match.code)
     return codes
 

@@ -49,14 +49,17 @@ def _record(name: str, utterances: Sequence[_Utterance]) -> dict[str, Any]:
 def _uss(path: Path) -> Iterator[dict[str, Any]]:
     """USS: blocks of tab-separated lines; its conversations have no names, so they get hashes of the text."""
     for block in safety.read_text(path).strip().split("\n\n"):
-        rows = [line.split("\t") for line in block.splitlines() if line.strip()]
-        rows = [row for row in rows if row[1] != "OVERALL"]
+        texts = []
         utterances = []
-        for row in rows:
-            ratings = [float(value) for value in row[3].split(",") if value]
-            utterances.append(_Utterance(row[0], unquote(row[1]), {SATISFACTION: ratings}))
-        texts = "\n".join(row[1] for row in rows)
-        yield _record(hashlib.sha256(texts.encode()).hexdigest()[:12], utterances)
+        for line in block.splitlines():
+            if not line.strip():
+                continue
+            row = line.split("\t")
+            if row[1] != "OVERALL":
+                ratings = [float(value) for value in row[3].split(",") if value]
+                texts.append(row[1])
+                utterances.append(_Utterance(row[0], unquote(row[1]), {SATISFACTION: ratings}))
+        yield _record(hashlib.sha256("\n".join(texts).encode()).hexdigest()[:12], utterances)
 
 
 def _abredial(folder: Path) -> Iterator[dict[str, Any]]:
@@ -90,7 +93,8 @@ def _ratings_by_text(rows: pd.DataFrame) -> dict[str, dict[str, list[float]]]:
         cell = rows.iloc[0].get(f"utterance{index}", "") if len(rows) else ""
         text = fold(_words(cell)[1])
         if text:
-            ratings[text] = {name: _numbers(rows, f"{name}{number}") for name in (RELEVANCE, INTEREST)}
+            relevance = _numbers(rows, f"{RELEVANCE}{number}")
+            ratings[text] = {RELEVANCE: relevance, INTEREST: _numbers(rows, f"{INTEREST}{number}")}
     return ratings
 
 
