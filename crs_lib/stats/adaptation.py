@@ -178,12 +178,13 @@ class _Both(NamedTuple):
 def _paired(frame: pd.DataFrame, a: str, b: str, system: str, scenario: str) -> _Both:
     check_columns(frame, system, scenario, *COLUMNS)
     own = frame[frame[system].isin([a, b])]
-    wide = {}
+    tables = []
     for name in COLUMNS:
         table = own.pivot_table(index=scenario, columns=system, values=name, dropna=False)
-        wide[name] = table.reindex(columns=[a, b]).astype(float)
-    complete = pd.concat([wide[name] for name in COLUMNS[:3]], axis=1).notna().all(axis=1)
-    return _Both(*[wide[name][complete].to_numpy() for name in COLUMNS])
+        tables.append(table.reindex(columns=[a, b]).astype(float))
+    defined = pd.concat(tables[:3], axis=1).notna()  # a misfit may be missing
+    complete = defined.all(axis=1)
+    return _Both(*[table[complete].to_numpy() for table in tables])
 
 
 def _oriented(both: _Both, a: str, b: str, p_gain: float, margin: float) -> Adaptation:
@@ -206,8 +207,9 @@ def _part(values: Floats, limits: Range, margin: float) -> Part:
     if len(gaps) < 2:
         return Part(Estimate.unknown())
     means = Means.of(gaps, limits)
-    p, within = float(means.p_differs()[0]), float(means.p_within(margin)[0])
-    return Part(mean_interval(gaps, limits=limits), p, within)
+    p = float(means.p_differs()[0])
+    p_within = float(means.p_within(margin)[0])
+    return Part(mean_interval(gaps, limits=limits), p, p_within)
 
 
 def _word(pair: Adaptation, margin: float, alpha: float, fewest: int) -> str:
@@ -249,7 +251,8 @@ def _sentence(pair: Adaptation, margin: float, alpha: float, fewest: int) -> str
 def _delay_clause(pair: Adaptation, alpha: float) -> str:
     """What is added where replies without films carry more than half of a difference in cost."""
     cost = pair.cost.estimate.value
-    if not pair.cost.p <= alpha or not pair.delay * math.copysign(1, cost) > abs(cost) / 2:
+    share = pair.delay / cost if cost else 0.0
+    if not pair.cost.p <= alpha or not share > 0.5:
         return ""
     slower = pair.behind if cost < 0 else pair.ahead
     replies = f"{slower} replies without films (a question, an empty reply)"

@@ -106,7 +106,8 @@ def _ratings(items: pd.Series, ratings: pd.Series, level: Level) -> _Ratings:
         distance = _distances(values, level)
     unit, names = pd.factorize(items)
     shape = len(names), len(values)
-    counts = scipy.sparse.csr_array((np.ones(len(codes)), (unit, codes)), shape=shape)
+    ones = np.ones(len(codes))
+    counts = scipy.sparse.csr_array((ones, (unit, codes)), shape=shape)
     ratings_of_items = pd.DataFrame({"unit": unit, "code": codes})
     cells = ratings_of_items.value_counts(sort=False).rename("n").reset_index()
     pairs = cells.merge(cells, on="unit").query("code_x != code_y")
@@ -220,10 +221,14 @@ def icc(frame: pd.DataFrame, design: Design = RATERS) -> pd.DataFrame:
 
 def _single_icc(msr: float, msc: float, mse: float, n: int, k: int, upper: float) -> Floats:
     """ICC(2,1) and its interval, of the mean squares of rows, columns and error."""
-    icc1 = np.divide(msr - mse, msr + (k - 1) * mse + k * (msc - mse) / n)
-    a = k * icc1 / (n * (1 - icc1))
-    b = 1 + k * icc1 * (n - 1) / (n * (1 - icc1))
-    df = (a * msc + b * mse) ** 2 / ((a * msc) ** 2 / (k - 1) + (b * mse) ** 2 / ((n - 1) * (k - 1)))
+    total = msr + (k - 1) * mse + k * (msc - mse) / n
+    icc1 = np.divide(msr - mse, total)
+    scale = n * (1 - icc1)
+    of_raters = k * icc1 / scale * msc
+    of_error = (1 + k * icc1 * (n - 1) / scale) * mse
+    spread_of_raters = of_raters**2 / (k - 1)
+    spread_of_error = of_error**2 / ((n - 1) * (k - 1))
+    df = (of_raters + of_error) ** 2 / (spread_of_raters + spread_of_error)
     wide = scipy.stats.f.ppf(upper, n - 1, df)
     narrow = scipy.stats.f.ppf(upper, df, n - 1)
     noise = k * msc + (k * n - k - n) * mse

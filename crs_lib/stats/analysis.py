@@ -164,7 +164,8 @@ def _means(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
         own = values.loc[values[design.system] == name, design.value]
         mean = mean_interval(own, design.confidence, design.limits)
         n = int(sessions.notna().sum())
-        rows.append((name, mean.value, mean.low, mean.high, n, len(sessions) - n, mean.n, mean.reason))
+        n_missing = len(sessions) - n
+        rows.append((name, *mean[:3], n, n_missing, mean.n, mean.reason))
     return pd.DataFrame(rows, columns="system mean low high n n_missing clusters note".split())
 
 
@@ -230,7 +231,8 @@ def _adaptation(frame: pd.DataFrame, pairwise: pd.DataFrame, plan: Plan) -> pd.D
     if not {*adaptation.COLUMNS} <= set(frame):
         return pd.DataFrame()
     keys = [plan.system, plan.scenario]
-    means = frame.groupby(keys, observed=True, sort=False)[list(adaptation.COLUMNS)].mean().reset_index()
+    by_user = frame.groupby(keys, observed=True, sort=False, as_index=False)
+    means = by_user[list(adaptation.COLUMNS)].mean()
     after = pairwise[pairwise["outcome"] == adaptation.GAIN_AFTER].set_index(["a", "b"])
     rows = []
     for a, b in plan.contrasts:

@@ -90,7 +90,8 @@ def rank_biserial(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
 
 def _rank_biserial(pair: Difference, design: Design) -> Facts:
     gaps = rankable(pair.values)
-    intervals = bootstrap_estimates(partial(_signed_share, gaps), len(gaps), design, width=3 * len(gaps))
+    n = len(gaps)
+    intervals = bootstrap_estimates(partial(_signed_share, gaps), n, design, width=3 * n)
     return {"effect": "rank_biserial", **intervals.first()}
 
 
@@ -163,7 +164,8 @@ def _paired_draws(frame: pd.DataFrame, design: Design) -> _Draws:
     paired = design.paired(frame)
     x = paired.complete()
     means = _drawn_means(x, design.resamples, design.seed)
-    return _Draws(paired.systems, list(x.T), means, len(x), len(paired.values) - len(x))
+    n_missing = len(paired.values) - len(x)
+    return _Draws(paired.systems, list(x.T), means, len(x), n_missing)
 
 
 def _drawn_means(x: Floats, resamples: int, seed: int) -> Floats:

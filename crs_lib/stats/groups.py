@@ -6,7 +6,7 @@ Where the same users met every system these ignore the pairing, which :mod:`crs_
 import math
 from collections.abc import Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -86,9 +86,11 @@ def tukey_hsd(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     rows = []
     pairs = combinations(range(len(names)), 2)
     for (i, j), gap, ends, p in zip(pairs, fit.meandiffs, fit.confint, fit.pvalues, strict=True):
-        row = {"a": names[i], "b": names[j], "diff": -gap}  # statsmodels has b - a
-        row.update(low=-ends[1], high=-ends[0], p=p)
-        row.update(n_a=len(samples[i]), n_b=len(samples[j]), n_missing=missing[i] + missing[j])
+        low, high = -ends[::-1]  # statsmodels has b - a
+        row = {"a": names[i], "b": names[j], "diff": -gap, "low": low, "high": high, "p": p}
+        row["n_a"] = len(samples[i])
+        row["n_b"] = len(samples[j])
+        row["n_missing"] = missing[i] + missing[j]
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -105,7 +107,8 @@ def independent_pairs(frame: pd.DataFrame, design: Design = USUAL, margin: float
         games_howell = scipy.stats.tukey_hsd(*samples, equal_var=False).pvalue
     rows = []
     for i, j in check_pairs(names, design.pairs):
-        row = {"a": names[i], "b": names[j], **_welch(samples[i], samples[j], design.upper, margin)}
+        row: dict[str, Any] = {"a": names[i], "b": names[j]}
+        row.update(_welch(samples[i], samples[j], design.upper, margin))
         row["p_games_howell"] = math.nan if math.isnan(row["low"]) else games_howell[i, j]
         row["n"] = min(len(samples[i]), len(samples[j]))
         row["n_missing"] = missing[i] + missing[j]
@@ -115,17 +118,20 @@ def independent_pairs(frame: pd.DataFrame, design: Design = USUAL, margin: float
 
 def _welch(x: Floats, y: Floats, upper: float, margin: float) -> dict[str, float]:
     """Welch's interval of a difference of means, and the tests of two samples."""
-    errors = np.array([x.var(ddof=1) / len(x), y.var(ddof=1) / len(y)])
+    sizes = np.array([len(x), len(y)])
+    errors = np.array([x.var(ddof=1), y.var(ddof=1)]) / sizes
     diff = float(x.mean() - y.mean())
     error = float(np.sqrt(errors.sum()))
+    row = {"diff": diff, **dict.fromkeys(["low", "high", "p", "p_equivalent"], math.nan)}
     if not error > 0:
-        return {"diff": diff, **dict.fromkeys(["low", "high", "p", "p_equivalent"], math.nan)}
-    freedom = np.array([len(x) - 1, len(y) - 1])
-    df = float(errors.sum() ** 2 / (errors**2 / freedom).sum())
-    half = float(scipy.stats.t.ppf(upper, df)) * error
-    row = {"diff": diff, "low": diff - half, "high": diff + half}
-    row["p"] = float(2 * scipy.stats.t.sf(abs(diff) / error, df))
-    row["p_equivalent"] = float(scipy.stats.t.sf((margin - abs(diff)) / error, df))
+        return row
+    df = errors.sum() ** 2 / (errors**2 / (sizes - 1)).sum()
+    t = scipy.stats.t(df)
+    half = float(t.ppf(upper)) * error
+    row["low"] = diff - half
+    row["high"] = diff + half
+    row["p"] = 2 * float(t.sf(abs(diff) / error))
+    row["p_equivalent"] = float(t.sf((margin - abs(diff)) / error))
     return row
 
 
@@ -294,10 +300,12 @@ def _mauchly(x: Floats) -> tuple[float, float]:
         return math.nan, math.nan
     m = k - 1
     df = k * m // 2 - 1
-    w = float(np.exp(np.log(variances).sum() - m * np.log(variances.mean())))
+    log_w = float(np.log(variances).sum() - m * np.log(variances.mean()))
+    w = math.exp(log_w)
     shrink = 1 - (2 * m**2 + m + 2) / (6 * m * (n - 1))
-    chi2 = -shrink * (n - 1) * float(np.log(w))
-    second = (m + 2) * (m - 1) * (m - 2) * (2 * m**3 + 6 * m**2 + 3 * m + 2)
+    chi2 = -shrink * (n - 1) * log_w
+    cubic = 2 * m**3 + 6 * m**2 + 3 * m + 2
+    second = (m + 2) * (m - 1) * (m - 2) * cubic
     second /= 288 * (m * (n - 1) * shrink) ** 2
     tail = float(scipy.stats.chi2.sf(chi2, df))
     further = float(scipy.stats.chi2.sf(chi2, df + 4))

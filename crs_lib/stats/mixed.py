@@ -60,14 +60,16 @@ def mixed_model(frame: pd.DataFrame, design: Design = USUAL, *, factors: Sequenc
     scale = float(y.std())
     scaled = (y - float(y.mean())) / scale
     fit = _first_converged(MixedLM(scaled, x, cluster))
-    between, within = float(fit.result.cov_re[0, 0]), float(fit.result.scale)
+    between = float(fit.result.cov_re[0, 0])
+    within = float(fit.result.scale)
     weights = _Weights(cluster, between, within)
     rows = []
     for term in blocks:
         p = math.nan
         if design.system in term.split(":"):
             p = _swapped_p(scaled, codes, term, weights, design)
-        rows.append((term, weights.chi2(scaled, blocks, term), blocks[term].shape[1], p))
+        chi2 = weights.chi2(scaled, blocks, term)
+        rows.append((term, chi2, blocks[term].shape[1], p))
     row = {
         "converged": bool(fit.result.converged),
         "optimiser": fit.optimiser,
@@ -79,7 +81,8 @@ def mixed_model(frame: pd.DataFrame, design: Design = USUAL, *, factors: Sequenc
         "n_missing": len(frame) - len(y),
         "clusters": int(cluster.max()) + 1,
     }
-    return MixedModel(pd.DataFrame(rows, columns=["term", "chi2", "df", "p"]), pd.DataFrame([row]))
+    tests = pd.DataFrame(rows, columns=["term", "chi2", "df", "p"])
+    return MixedModel(tests, pd.DataFrame([row]))
 
 
 class _Weights:
@@ -180,7 +183,8 @@ def mixed_slopes(frame: pd.DataFrame, terms: Sequence[str], design: Design = USU
     from statsmodels.regression.mixed_linear_model import MixedLM
 
     names = list(terms)
-    x = pd.concat([frame[names], pd.get_dummies(frame[design.system], dtype=float)], axis=1)
+    systems = pd.get_dummies(frame[design.system], dtype=float)
+    x = pd.concat([frame[names], systems], axis=1)
     with warnings.catch_warnings():  # a variance at the edge of its range is no reason to stop
         warnings.simplefilter("ignore")
         fit = _fitted(MixedLM(frame[design.value], x, frame[design.scenario]))

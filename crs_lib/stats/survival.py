@@ -158,7 +158,8 @@ def _net(sums: Floats, weights: Floats) -> Floats:
     """1 − S/E by draw and time; ``sums`` are at risk, events and expected events by cluster and time."""
     risk, events, expected = weights @ sums[0], weights @ sums[1], weights @ sums[2]
     with np.errstate(divide="ignore", invalid="ignore"):
-        left = np.cumprod(1 - events / risk, axis=1) / np.cumprod(1 - expected / risk, axis=1)
+        waiting = np.cumprod(1 - events / risk, axis=1)
+        left = waiting / np.cumprod(1 - expected / risk, axis=1)
     return np.where(np.isfinite(left), 1 - left, np.nan)
 
 
@@ -192,9 +193,9 @@ def hazard_ratios(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
         if min(events_a, events_b) > 0:
             clusters = pd.factorize(times.rows[design.scenario][own])[0]
             ratio = _hazard_ratio(time, event, first, clusters, z)
-        row = {"a": times.systems[i], "b": times.systems[j], "effect": "hazard_ratio", **ratio._asdict()}
-        row.update(events_a=events_a, events_b=events_b)
-        row.update(n=own.sum(), n_missing=times.missing[i] + times.missing[j])
+        row = {"a": times.systems[i], "b": times.systems[j], "effect": "hazard_ratio"}
+        row.update(ratio._asdict(), events_a=events_a, events_b=events_b, n=own.sum())
+        row["n_missing"] = times.missing[i] + times.missing[j]
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -212,7 +213,8 @@ def _hazard_ratio(time: Floats, event: Floats, first: Floats, clusters: NDArray[
     if error <= _EXACT:
         return _Ratio(np.exp(log))
     p = float(2 * scipy.stats.norm.sf(abs(log) / error))
-    return _Ratio(np.exp(log), np.exp(log - z * error), np.exp(log + z * error), p)
+    low, ratio, high = np.exp([log - z * error, log, log + z * error])
+    return _Ratio(ratio, low, high, p)
 
 
 def _score_residuals(time: Floats, event: Floats, x: Floats, log: float) -> Floats:

@@ -33,8 +33,9 @@ OMNIBUS: dict[str, Test] = {
 def averaged(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
     """One row for each system and scenario: the mean of its sessions that have a value."""
     keys = [design.system, design.scenario]
-    tidy = frame[keys].assign(**{design.value: numbers(frame, design.value)})
-    return tidy.groupby(keys, observed=True, sort=False)[design.value].mean().reset_index()
+    tidy = frame[keys].copy()
+    tidy[design.value] = numbers(frame, design.value)
+    return tidy.groupby(keys, observed=True, sort=False, as_index=False).mean()
 
 
 def usable(frame: pd.DataFrame, design: Design) -> tuple[pd.DataFrame, str]:
@@ -115,12 +116,15 @@ def anova_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
 
 def _pairing(values: pd.DataFrame, design: Design) -> str:
     """What ignoring that systems met the same users changes, in words; empty where no scenario is shared."""
-    correlations, ratios = [], []
+    correlations = []
+    ratios = []
     for pair in design.differences(values, least=0):
-        if len(pair.both) > 2 and np.ptp(pair.values) > 0 and np.ptp(pair.both, axis=0).all():
-            correlations.append(np.asarray(np.corrcoef(pair.both.T))[0, 1])
-            spread = np.sum(np.var(pair.both, axis=0, ddof=1))
-            ratios.append(np.sqrt(spread / np.var(pair.values, ddof=1)))
+        vary = len(pair.both) > 2 and np.ptp(pair.values) > 0
+        if vary and np.ptp(pair.both, axis=0).all():
+            matrix = np.asarray(np.corrcoef(pair.both.T))
+            correlations.append(matrix[0, 1])
+            apart = np.var(pair.both, axis=0, ddof=1).sum()
+            ratios.append(np.sqrt(apart / np.var(pair.values, ddof=1)))
     if not ratios:
         return ""
     within = f"correlation within scenarios {np.mean(correlations):.2f}"

@@ -306,7 +306,8 @@ def _tested(demand: Demand, frame: pd.DataFrame) -> dict[str, Any]:
     if demand.relation in ("equal", "near"):
         p = max(p, _p_above(-gaps, -demand.value - demand.margin))
     mean = float(gaps.mean())
-    half = float(scipy.stats.t.ppf(0.975, len(gaps) - 1) * gaps.std(ddof=1) / math.sqrt(len(gaps)))
+    quantile = scipy.stats.t.ppf(0.975, len(gaps) - 1)
+    half = float(quantile * scipy.stats.sem(gaps))
     row.update(estimate=mean, low=mean - half, high=mean + half)
     return {**row, "n": len(gaps), "p": p}
 

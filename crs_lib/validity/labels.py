@@ -118,12 +118,13 @@ def sample(config: AskConfig) -> list[Question]:
 def _places(run: str, groups: Sequence[tuple[str, ...]], draw: np.random.Generator) -> list[_Place]:
     """What may be asked, systems by turns; every scenario comes once before any comes twice."""
     table = evaluate.read(run, "shifts")[["session_id", "turn"]].drop_duplicates()
-    shifts = [(str(session), int(turn)) for session, turn in table.itertuples(index=False, name=None)]
+    shifts = list(zip(table["session_id"].astype(str), table["turn"].tolist(), strict=True))
     draw.shuffle(shifts)
     places = []
     for step in range(len(groups)):
         for number, (session, turn) in enumerate(shifts):
-            places.append(_Place(groups[(number + step) % len(groups)], session, turn))
+            group = groups[(number + step) % len(groups)]
+            places.append(_Place(group, session, turn))
     return places
 
 
@@ -369,7 +370,9 @@ def scripted_labels(run: str, n_raters: int = 3, *, noise: float = 0.7) -> Itera
     """
     key = read_key(run)
     gain = _metric_values(run, key).set_index("item")["normalised_gain"].fillna(0.0)
-    middle = gain.clip(0, 1) * 4 + 1 if key.kind == "single" else gain.clip(-1, 1) * 2 + 3
+    middle = gain.clip(0, 1) * 4 + 1
+    if key.kind != "single":
+        middle = gain.clip(-1, 1) * 2 + 3
     for number in range(1, n_raters + 1):
         draw = rng.stream(0, "scripted raters", run, number)
         for item, value in middle.items():

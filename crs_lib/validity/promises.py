@@ -171,5 +171,7 @@ def _repeated(dialogues: Iterable[Dialogue]) -> float:
     by_system: dict[str, list[str]] = {}
     for position, pair in _pairs(dialogues):
         by_system.setdefault(position.system, []).append(" ".join(words(pair.user.text)))
-    shares = [1 - len(set(texts)) / max(1, len(texts)) for texts in by_system.values()]
+    shares = []
+    for texts in by_system.values():
+        shares.append(1 - len(set(texts)) / len(texts))
     return float(np.mean(shares))
