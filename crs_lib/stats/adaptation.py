@@ -153,20 +153,20 @@ def adaptation_of(
     InputError
         For a column that the frame lacks.
     """
-    both = _paired(frame, a, b, system, scenario)
+    both = _paired_values(frame, a, b, system, scenario)
     n = len(both.gain)
     if n == 0:
         none = Part(Estimate.unknown())
         sentence = f"{a} and {b} are not compared: no user changed their mind with both."
         return Adaptation(a, b, (math.nan, math.nan), none, none, none, none, sentence=sentence)
-    pair = _oriented(both, a, b, p_gain, margin)
+    pair = _better_first(both, a, b, p_gain, margin)
     able = min(*pair.gains, both.straight.mean(axis=0).min()) >= floor
     pair = pair._replace(able=bool(able), n=n)
     pair = pair._replace(word=_word(pair, margin, alpha, fewest))
     return pair._replace(sentence=_sentence(pair, margin, alpha, fewest))
 
 
-class _Both(NamedTuple):
+class _PairedValues(NamedTuple):
     """The quantities of two systems (columns) in the users that both served (rows)."""
 
     gain: Floats
@@ -175,7 +175,7 @@ class _Both(NamedTuple):
     misfit: Floats
 
 
-def _paired(frame: pd.DataFrame, a: str, b: str, system: str, scenario: str) -> _Both:
+def _paired_values(frame: pd.DataFrame, a: str, b: str, system: str, scenario: str) -> _PairedValues:
     check_columns(frame, system, scenario, *COLUMNS)
     own = frame[frame[system].isin([a, b])]
     tables = []
@@ -184,10 +184,10 @@ def _paired(frame: pd.DataFrame, a: str, b: str, system: str, scenario: str) -> 
         tables.append(table.reindex(columns=[a, b]).astype(float))
     defined = pd.concat(tables[:3], axis=1).notna()  # a misfit may be missing
     complete = defined.all(axis=1)
-    return _Both(*[table[complete].to_numpy() for table in tables])
+    return _PairedValues(*[table[complete].to_numpy() for table in tables])
 
 
-def _oriented(both: _Both, a: str, b: str, p_gain: float, margin: float) -> Adaptation:
+def _better_first(both: _PairedValues, a: str, b: str, p_gain: float, margin: float) -> Adaptation:
     """The pair with the higher gain after a change first."""
     gain = _part(both.gain, GAIN.of_differences, margin)
     if not math.isnan(p_gain):

@@ -18,7 +18,15 @@ from crs_lib.stats.groups import adjust, assumptions, independent_pairs, one_way
 from crs_lib.stats.paired import mean_tests
 from crs_lib.stats.plan import CONFIRMATORY, EXPLORATORY, Plan, read_plan
 from crs_lib.stats.power import contrast_power
-from crs_lib.stats.tables import APART, OMNIBUS, attempt, averaged, omnibus, possible, usable
+from crs_lib.stats.tables import (
+    APART,
+    OMNIBUS,
+    averaged,
+    omnibus,
+    table_or_note,
+    usable_values,
+    with_common_scenarios,
+)
 
 _NO_PAIRS = "fewer than 2 scenarios in common"
 _OMNIBUS_COLUMNS = "test statistic df1 df2 p epsilon_gg p_gg kendall_w n n_missing note".split()
@@ -89,10 +97,10 @@ def battery(frame: pd.DataFrame, plan: Mapping[str, Any] | Plan) -> Battery:
     _check(frame, plan)
     cases = [_case(frame, plan, outcome) for outcome in plan.outcomes]
     values, _, design = cases[0]
-    unable = _unable(frame, plan)
+    unable = _systems_below_floor(frame, plan)
     tests = pd.concat([_pair_tests(case, plan) for case in cases], ignore_index=True)
-    tests = _comparable(tests, unable, plan)
-    pairwise = _judged(_adjusted(tests, plan), plan)
+    tests = _without_unable(tests, unable, plan)
+    pairwise = _with_verdicts(_with_adjusted_p(tests, plan), plan)
     ranked = values
     if plan.primary_outcome in plan.costs:
         ranked = values[~values[plan.system].isin(unable)]
@@ -100,9 +108,9 @@ def battery(frame: pd.DataFrame, plan: Mapping[str, Any] | Plan) -> Battery:
         "means": _means(frame, design),
         "omnibus": pd.concat([omnibus(name, values, design) for name in OMNIBUS]),
         "effects": _effects(values, design),
-        "assumptions": attempt(assumptions, values, design),
-        "leaderboard": _ranked(ranked, pairwise, design, plan),
-        "power": attempt(partial(_power, plan=plan), values, design),
+        "assumptions": table_or_note(assumptions, values, design),
+        "leaderboard": _leaderboard(ranked, pairwise, design, plan),
+        "power": table_or_note(partial(_power, plan=plan), values, design),
         "adaptation": _adaptation(frame, pairwise, plan),
     }
     tables["omnibus"] = tables["omnibus"].reindex(columns=_OMNIBUS_COLUMNS)
@@ -138,16 +146,16 @@ def _case(frame: pd.DataFrame, plan: Plan, outcome: str) -> _Case:
     columns = plan.system, plan.scenario, outcome
     limits = plan.range_of(outcome)
     design = Design(*columns, None, 1 - plan.alpha, plan.resamples, plan.seed, limits)
-    values, _ = usable(frame, design)
+    values, _ = usable_values(frame, design)
     pairs = list(plan.contrasts) if outcome == plan.primary_outcome else []
     declared = {frozenset(pair) for pair in pairs}
     for pair in combinations(levels(frame[plan.system]), 2):
         if frozenset(pair) not in declared:
             pairs.append(pair)
-    return _Case(values, pairs, possible(values, design, pairs))
+    return _Case(values, pairs, with_common_scenarios(values, design, pairs))
 
 
-def _unable(frame: pd.DataFrame, plan: Plan) -> tuple[Any, ...]:
+def _systems_below_floor(frame: pd.DataFrame, plan: Plan) -> tuple[Any, ...]:
     """The systems whose mean of the plan's ``ability`` lies below its floor: a low cost is no merit there."""
     if not plan.ability:
         return ()
@@ -187,7 +195,7 @@ def _pair_tests(case: _Case, plan: Plan) -> pd.DataFrame:
     return table.assign(note=table["note"].fillna(_NO_PAIRS))
 
 
-def _comparable(tests: pd.DataFrame, unable: Sequence[Any], plan: Plan) -> pd.DataFrame:
+def _without_unable(tests: pd.DataFrame, unable: Sequence[Any], plan: Plan) -> pd.DataFrame:
     """The tests without p where a system is not able: its costs are compared with none, in no family."""
     table = tests.copy()
     for index, row in tests.iterrows():
@@ -198,7 +206,7 @@ def _comparable(tests: pd.DataFrame, unable: Sequence[Any], plan: Plan) -> pd.Da
     return table
 
 
-def _adjusted(tests: pd.DataFrame, plan: Plan) -> pd.DataFrame:
+def _with_adjusted_p(tests: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     """Both p values corrected within their family, over all outcomes of the plan or within each."""
     keys = ["family", "outcome"] if plan.all_pairs else ["family"]
     parts = []
@@ -210,7 +218,7 @@ def _adjusted(tests: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     return pd.concat(parts).sort_index().reindex(columns=_PAIR_COLUMNS)
 
 
-def _judged(pairwise: pd.DataFrame, plan: Plan) -> pd.DataFrame:
+def _with_verdicts(pairwise: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     """The pairs with their verdicts: a difference needs its corrected test and an interval beyond 0."""
     verdicts = []
     for row in pairwise.to_dict("records"):
@@ -253,19 +261,19 @@ def _adaptation(frame: pd.DataFrame, pairwise: pd.DataFrame, plan: Plan) -> pd.D
     return pd.DataFrame(rows)
 
 
-def _ranked(values: pd.DataFrame, pairwise: pd.DataFrame, design: Design, plan: Plan) -> pd.DataFrame:
+def _leaderboard(values: pd.DataFrame, pairwise: pd.DataFrame, design: Design, plan: Plan) -> pd.DataFrame:
     """The leaderboard, whose letters follow the verdicts on the primary outcome."""
     primary = pairwise[pairwise["outcome"] == plan.primary_outcome]
     differ = primary[primary["verdict"].isin([HIGHER, LOWER])]
     apart = {frozenset(pair) for pair in zip(differ["a"], differ["b"], strict=True)}
     higher = plan.primary_outcome not in plan.lower_is_better
-    return attempt(partial(leaderboard, apart=apart, higher_is_better=higher), values, design)
+    return table_or_note(partial(leaderboard, apart=apart, higher_is_better=higher), values, design)
 
 
 def _effects(values: pd.DataFrame, design: Design) -> pd.DataFrame:
     """Rank-biserial and d_z of every pair, or where systems met different users the variance they explain."""
     if design.independent(values):
-        explained = attempt(one_way_anova, values, design).rename(columns={"omega_squared": "estimate"})
+        explained = table_or_note(one_way_anova, values, design).rename(columns={"omega_squared": "estimate"})
         return explained.assign(effect="omega_squared").reindex(columns=_EFFECT_COLUMNS)
     if not design.pairs:
         return pd.DataFrame(columns=_EFFECT_COLUMNS)

@@ -102,7 +102,7 @@ def _signed_share(gaps: Floats, weights: Floats) -> Floats:
     return np.asarray(won / (total * (total + 1) / 2))[:, None]
 
 
-class _Draws(NamedTuple):
+class _MeanDraws(NamedTuple):
     """The values of every system, and their means in every bootstrap draw."""
 
     names: list[Any]
@@ -151,21 +151,21 @@ def leaderboard(
     return board.iloc[order].reset_index(drop=True)
 
 
-def _apart_draws(frame: pd.DataFrame, design: Design) -> _Draws:
+def _apart_draws(frame: pd.DataFrame, design: Design) -> _MeanDraws:
     names, samples, missing = design.groups(frame)
     columns = []
     for number, sample in enumerate(samples):
         columns.append(_drawn_means(sample[:, None], design.resamples, design.seed + number))
     n = min(len(sample) for sample in samples)
-    return _Draws(names, samples, np.hstack(columns), n, sum(missing))
+    return _MeanDraws(names, samples, np.hstack(columns), n, sum(missing))
 
 
-def _paired_draws(frame: pd.DataFrame, design: Design) -> _Draws:
+def _paired_draws(frame: pd.DataFrame, design: Design) -> _MeanDraws:
     paired = design.paired(frame)
     x = paired.complete()
     means = _drawn_means(x, design.resamples, design.seed)
     n_missing = len(paired.values) - len(x)
-    return _Draws(paired.systems, list(x.T), means, len(x), n_missing)
+    return _MeanDraws(paired.systems, list(x.T), means, len(x), n_missing)
 
 
 def _drawn_means(x: Floats, resamples: int, seed: int) -> Floats:
@@ -182,7 +182,7 @@ def _letters(differ: Sequence[bool], order: Sequence[int]) -> list[str]:
     sets = [frozenset(order)]
     for (i, j), apart in zip(combinations(range(len(order)), 2), differ, strict=True):
         if apart:
-            sets = _split(sets, i, j)
+            sets = _split_sets(sets, i, j)
     sets.sort(key=lambda members: sorted(map(order.index, members)))
     letters = [""] * len(order)
     for number, members in enumerate(sets):
@@ -194,7 +194,7 @@ def _letters(differ: Sequence[bool], order: Sequence[int]) -> list[str]:
     return letters
 
 
-def _split(sets: Sequence[frozenset[int]], i: int, j: int) -> list[frozenset[int]]:
+def _split_sets(sets: Sequence[frozenset[int]], i: int, j: int) -> list[frozenset[int]]:
     """Every set that holds both is split in two (insert); a set that lies in another goes (absorb)."""
     distinct = {members: None for members in sets if not {i, j} <= members}
     for members in sets:

@@ -38,7 +38,7 @@ def averaged(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
     return tidy.groupby(keys, observed=True, sort=False, as_index=False).mean()
 
 
-def usable(frame: pd.DataFrame, design: Design) -> tuple[pd.DataFrame, str]:
+def usable_values(frame: pd.DataFrame, design: Design) -> tuple[pd.DataFrame, str]:
     """The values of systems with at least two, sessions of a scenario averaged; who is left out, in words."""
     means = averaged(frame, design)
     counts = means.groupby(design.system, observed=True)[design.value].transform("count")
@@ -51,7 +51,7 @@ def usable(frame: pd.DataFrame, design: Design) -> tuple[pd.DataFrame, str]:
     return values, left_out
 
 
-def possible(values: pd.DataFrame, design: Design, pairs: Iterable[tuple[Any, Any]]) -> Design:
+def with_common_scenarios(values: pd.DataFrame, design: Design, pairs: Iterable[tuple[Any, Any]]) -> Design:
     """The design with those of the pairs that have at least two scenarios in common."""
     systems = set(values[design.system])
     present = [pair for pair in pairs if set(pair) <= systems]
@@ -64,7 +64,7 @@ def possible(values: pd.DataFrame, design: Design, pairs: Iterable[tuple[Any, An
     return design.changed(pairs=shared)
 
 
-def attempt(test: Test, values: pd.DataFrame, design: Design) -> pd.DataFrame:
+def table_or_note(test: Test, values: pd.DataFrame, design: Design) -> pd.DataFrame:
     """The table with an empty ``note``, or one row with the reason why it could not be made."""
     try:
         return test(values, design).assign(note="")
@@ -74,7 +74,7 @@ def attempt(test: Test, values: pd.DataFrame, design: Design) -> pd.DataFrame:
 
 def omnibus(name: str, values: pd.DataFrame, design: Design) -> pd.DataFrame:
     """A test of all systems by its name, or a row with the reason why it could not be made."""
-    return attempt(OMNIBUS[name], values, design).assign(test=name)
+    return table_or_note(OMNIBUS[name], values, design).assign(test=name)
 
 
 def anova_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
@@ -99,7 +99,7 @@ def anova_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
     rows = []
     for outcome in outcomes:
         design = Design(value=outcome)
-        values, left_out = usable(frame, design)
+        values, left_out = usable_values(frame, design)
         for name in ("one-way ANOVA", *others):
             row: dict[str, object] = {"n": len(values), "n_missing": len(frame) - len(values)}
             row.update(omnibus(name, values, design).iloc[0])
@@ -107,14 +107,14 @@ def anova_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
             if not note and pd.isna(row["statistic"]):
                 note = "no value varies"
             elif not note and name == "one-way ANOVA":
-                note = f"{APART}: independent samples" if apart else _pairing(values, design)
+                note = f"{APART}: independent samples" if apart else _note_on_pairing(values, design)
             row["outcome"] = outcome
             row["note"] = "; ".join(filter(None, [left_out, note]))
             rows.append(row)
     return pd.DataFrame(rows, columns=_ANOVA)
 
 
-def _pairing(values: pd.DataFrame, design: Design) -> str:
+def _note_on_pairing(values: pd.DataFrame, design: Design) -> str:
     """What ignoring that systems met the same users changes, in words; empty where no scenario is shared."""
     correlations = []
     ratios = []
@@ -149,13 +149,13 @@ def tukey_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
     """
     parts = []
     for outcome in outcomes:
-        parts.append(_pairs(frame, Design(value=outcome)).assign(outcome=outcome))
+        parts.append(_pair_table(frame, Design(value=outcome)).assign(outcome=outcome))
     columns = _INDEPENDENT if Design().independent(frame) else _TUKEY
     return pd.concat(parts, ignore_index=True).reindex(columns=columns)
 
 
-def _pairs(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
-    values, _ = usable(frame, design)
+def _pair_table(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
+    values, _ = usable_values(frame, design)
     present = set(values["system"])
     pairs = list(combinations(levels(frame["system"]), 2))
     table = pd.DataFrame(pairs, columns=["a", "b"])
@@ -172,7 +172,7 @@ def _pairs(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
     if design.independent(values):
         table["note"] = table["note"].replace("", APART)
         return table.merge(_apart_tests(values, design), on=["a", "b"], how="left")
-    design = possible(values, design, pairs)
+    design = with_common_scenarios(values, design, pairs)
     if not design.pairs:
         return table
     return table.merge(_paired_tests(values, design), on=["a", "b"], how="left")

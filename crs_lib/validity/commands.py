@@ -45,7 +45,7 @@ def _protocol(options: dict[str, Any], confirm: bool) -> None:
     test = gates.confirm if confirm else gates.develop
     tests = test(run, config.catalog, config.workers)
     table(tests.assign(p_holm=tests["p_holm"].map("{:.2g}".format)).drop(columns=["protocol", "p"]))
-    table(gates.board(tests)[["metric", "held", "asked", "decides"]])
+    table(gates.demands_held(tests)[["metric", "held", "asked", "decides"]])
     print(f"protocol {tests['protocol'].iloc[0][:16]}, {path}")
 
 

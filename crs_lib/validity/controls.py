@@ -139,7 +139,7 @@ class _NewestWins(policies.Recommender):
         return dict(self.held), {}
 
 
-class _Talking(policies.Tracker):
+class _TurnCounting(policies.Tracker):
     """A tracker that counts the turns of its own conversation."""
 
     heard = 0
@@ -155,7 +155,7 @@ class _Talking(policies.Tracker):
 
 
 @SYSTEMS.register("deaf", hidden=True, argument="a turn", example="4", parse=number(1, 50))
-class _Deaf(_Talking):
+class _Deaf(_TurnCounting):
     """The tracker, but deaf from a turn of its conversation on."""
 
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: int) -> None:
@@ -180,7 +180,7 @@ class _ClingNear(policies.Sticky):
 
 
 @SYSTEMS.register("sandbag_silent", hidden=True)
-class _SandbagSilent(_Talking):
+class _SandbagSilent(_TurnCounting):
     """The tracker, but dumb to who names less than three values in the first three turns."""
 
     n_named = 0
@@ -193,7 +193,7 @@ class _SandbagSilent(_Talking):
 
 
 @SYSTEMS.register("last_named", hidden=True)
-class _LastNamed(_Talking):
+class _LastNamed(_TurnCounting):
     """Serves the last value that was named, and nothing else."""
 
     def follow(self, update: ConstraintUpdate) -> Belief:
@@ -224,7 +224,7 @@ def _changes(state: Wishes, update: ConstraintUpdate) -> bool:
 
 
 @SYSTEMS.register("first_change", hidden=True)
-class _FirstChange(_Talking):
+class _FirstChange(_TurnCounting):
     """The tracker, but it follows the first change of mind only."""
 
     followed: ConstraintUpdate | None = None
@@ -238,7 +238,7 @@ class _FirstChange(_Talking):
 
 
 @SYSTEMS.register("deaf_open", hidden=True)
-class _DeafOpen(_Talking):
+class _DeafOpen(_TurnCounting):
     """The tracker, but deaf to a value that comes without a word of what it replaces."""
 
     def follow(self, update: ConstraintUpdate) -> Belief:

@@ -245,7 +245,7 @@ class Protocol:
         better a − b is turned, the values held against a number are not. Equivalence is two one-sided t tests
         at alpha. A demand with fewer than two scenarios fails.
         """
-        rows = [_tested(demand, frame) for demand in self.demands]
+        rows = [_test_row(demand, frame) for demand in self.demands]
         tests = pd.DataFrame(rows)
         families = tests.groupby(["decides", "metric"], sort=False)["p"]
         tests["p_holm"] = families.transform(lambda p: stats.holm(p.tolist()))
@@ -291,7 +291,7 @@ class _Columns:
         return frame
 
 
-def _tested(demand: Demand, frame: pd.DataFrame) -> dict[str, Any]:
+def _test_row(demand: Demand, frame: pd.DataFrame) -> dict[str, Any]:
     """The row of a demand: the test of its gaps, without an adjusted p and a verdict."""
     row: dict[str, Any] = {"metric": demand.metric, "demand": demand.text, "decides": demand.decides}
     row.update(estimate=math.nan, low=math.nan, high=math.nan)
@@ -299,7 +299,7 @@ def _tested(demand: Demand, frame: pd.DataFrame) -> dict[str, Any]:
         plain = frame.loc[frame["arm"] == NO_SHIFT, demand.metric]
         n = int(plain.notna().sum())
         return {**row, "n": n, "p": float(n > 0)}
-    gaps = _gaps(demand, frame)
+    gaps = _values_tested(demand, frame)
     if len(gaps) < 2:
         return {**row, "n": len(gaps), "p": 1.0}
     p = _p_above(gaps, demand.value - demand.margin)
@@ -312,7 +312,7 @@ def _tested(demand: Demand, frame: pd.DataFrame) -> dict[str, Any]:
     return {**row, "n": len(gaps), "p": p}
 
 
-def _gaps(demand: Demand, frame: pd.DataFrame) -> NDArray[np.float64]:
+def _values_tested(demand: Demand, frame: pd.DataFrame) -> NDArray[np.float64]:
     """What a demand tests, a number a scenario: a, or a − b turned so that higher is better."""
     shifting = frame[frame["arm"] == SHIFT]
     by_system = shifting.set_index(["scenario", "system"])[demand.metric].unstack()  # noqa: PD010
@@ -350,7 +350,7 @@ def develop(run: str, catalog: str, workers: int = 2) -> pd.DataFrame:
     """The tests of the protocol on its development seeds, as often as wanted (:meth:`Protocol.test`)."""
     protocol = Protocol.read()
     tests = protocol.test(protocol.values(DEVELOPMENT, run, catalog, workers))
-    return _written(run, DEVELOPMENT, tests)
+    return _write_tests(run, DEVELOPMENT, tests)
 
 
 def confirm(run: str, catalog: str, workers: int = 2) -> pd.DataFrame:
@@ -376,7 +376,7 @@ def confirm(run: str, catalog: str, workers: int = 2) -> pd.DataFrame:
         _refuse_repetition(line, record)
     tests = protocol.test(protocol.values(CONFIRMATION, run, catalog, workers))
     _log(protocol, record, tests)
-    return _written(run, CONFIRMATION, tests)
+    return _write_tests(run, CONFIRMATION, tests)
 
 
 def _refuse_repetition(line: Mapping[str, Any], record: Mapping[str, Any]) -> None:
@@ -402,7 +402,7 @@ def _log(protocol: Protocol, record: Mapping[str, Any], tests: pd.DataFrame) -> 
         file.write(json.dumps({**record, **outcome}, ensure_ascii=False) + "\n")
 
 
-def _written(run: str, part: str, tests: pd.DataFrame) -> pd.DataFrame:
+def _write_tests(run: str, part: str, tests: pd.DataFrame) -> pd.DataFrame:
     """The tests, also written beside the runs as ``<run>/gate_<part>.csv``."""
     tables.write_csv(paths.run_folder(simulate.STUDY, run) / f"gate_{part}.csv", tests)
     return tests
@@ -411,7 +411,7 @@ def _written(run: str, part: str, tests: pd.DataFrame) -> pd.DataFrame:
 def metric_verdicts(tests: pd.DataFrame) -> dict[str, Verdict]:
     """The verdicts by metric from the tests that decide; types of shifts count for their metric."""
     deciding = tests[tests["decides"]]
-    table = board(deciding.assign(metric=deciding["metric"].map(_outcome)))
+    table = demands_held(deciding.assign(metric=deciding["metric"].map(_outcome)))
     verdicts = {}
     for row in table.itertuples(index=False):
         mark = base.NOT_VALID if row.failed else ""
@@ -419,7 +419,7 @@ def metric_verdicts(tests: pd.DataFrame) -> dict[str, Verdict]:
     return verdicts
 
 
-def board(tests: pd.DataFrame) -> pd.DataFrame:
+def demands_held(tests: pd.DataFrame) -> pd.DataFrame:
     """One row a metric of the protocol: demands that held of those made, and those that did not hold."""
     rows = []
     for (decides, metric), part in tests.groupby(["decides", "metric"], sort=False):

@@ -96,21 +96,21 @@ def read(grounder: Grounder, text: str) -> Wording:
     """What one user turn says; values inside a title, or inside a longer value, do not count."""
     titles = list(map(span_of, _titles(grounder, text)))
     attitudes: dict[int, str] = {}  # of a value that is named twice the last one counts
-    for match in sorted(_in_role(_values(grounder, text, titles), text, grounder)):
+    for match in sorted(_matches_in_role(_values(grounder, text, titles), text, grounder)):
         attitudes[match.code] = _attitude(text[: match.start], text[match.end :])
     folded = fold(text)
     asks_about = bool(_cue("about").search(folded)) and bool(titles or "?" in text)
     return Wording(
-        wanted=_with(attitudes, WANTED),
-        unwanted=_with(attitudes, UNWANTED),
-        given_up=_with(attitudes, GIVEN_UP),
+        wanted=_codes_with(attitudes, WANTED),
+        unwanted=_codes_with(attitudes, UNWANTED),
+        given_up=_codes_with(attitudes, GIVEN_UP),
         resets=bool(_cue("resets").search(folded)),
         films=films(grounder, text),
         asks_about=asks_about,
     )
 
 
-def _with(attitudes: Mapping[int, str], attitude: str) -> frozenset[int]:
+def _codes_with(attitudes: Mapping[int, str], attitude: str) -> frozenset[int]:
     return frozenset(code for code, value in attitudes.items() if value == attitude)
 
 
@@ -126,7 +126,7 @@ def _values(grounder: Grounder, text: str, titles: Sequence[Span]) -> list[Match
         if not is_inside(span_of(match), map(span_of, longer)):
             matches.append(match)
     occupied = [*titles, *map(span_of, matches)]
-    return matches + _of_kinds(grounder, text, occupied)
+    return matches + _genres_of_words(grounder, text, occupied)
 
 
 def span_of(piece: Match | Mention) -> Span:
@@ -152,7 +152,7 @@ def _sayable(match: Match, text: str) -> bool:
     return bool(exact) and not _cue("bound").search(fold(text[match.end :]))
 
 
-def _of_kinds(grounder: Grounder, text: str, occupied: Sequence[Span]) -> list[Match]:
+def _genres_of_words(grounder: Grounder, text: str, occupied: Sequence[Span]) -> list[Match]:
     """The genres that words for kinds of film stand for, outside what is occupied already."""
     pattern, genres = _kinds()
     matches = []
@@ -171,7 +171,7 @@ def _first_genre(grounder: Grounder, span: Span, genres: Iterable[str]) -> list[
     return []
 
 
-def _in_role(matches: Sequence[Match], text: str, grounder: Grounder) -> list[Match]:
+def _matches_in_role(matches: Sequence[Match], text: str, grounder: Grounder) -> list[Match]:
     """Of a person's roles those that the words before the name tell; all where they tell none."""
     cued = []
     for match in matches:

@@ -77,7 +77,7 @@ class AskConfig(Settings):
     depth: Annotated[int, Field(ge=1, description="relevance: documents of each run in the pool")] = 10
 
 
-class _Place(NamedTuple):
+class _Stretch(NamedTuple):
     """What a question is about: one or two systems, a session, and the turn of its shift."""
 
     systems: tuple[str, ...]
@@ -101,7 +101,7 @@ def sample(config: AskConfig) -> list[Question]:
     groups = list(combinations(systems, 1 if config.kind == "single" else 2))
     draw = rng.stream(config.seed, "annotate", config.run, config.kind)
     places = []
-    for stretch in _places(config.run, groups, draw):
+    for stretch in _stretches(config.run, groups, draw):
         if all((model, stretch.session) in talks for model in stretch.systems):
             places.append(stretch)
     if len(places) < config.n:
@@ -115,7 +115,7 @@ def sample(config: AskConfig) -> list[Question]:
     return [questions[number] for number in draw.permutation(config.n)]
 
 
-def _places(run: str, groups: Sequence[tuple[str, ...]], draw: np.random.Generator) -> list[_Place]:
+def _stretches(run: str, groups: Sequence[tuple[str, ...]], draw: np.random.Generator) -> list[_Stretch]:
     """What may be asked, systems by turns; every scenario comes once before any comes twice."""
     table = evaluate.read(run, "shifts")[["session_id", "turn"]].drop_duplicates()
     shifts = list(zip(table["session_id"].astype(str), table["turn"].tolist(), strict=True))
@@ -124,11 +124,11 @@ def _places(run: str, groups: Sequence[tuple[str, ...]], draw: np.random.Generat
     for step in range(len(groups)):
         for number, (session, turn) in enumerate(shifts):
             group = groups[(number + step) % len(groups)]
-            places.append(_Place(group, session, turn))
+            places.append(_Stretch(group, session, turn))
     return places
 
 
-def _question(config: AskConfig, talks: Sequence[Dialogue], stretch: _Place) -> Question:
+def _question(config: AskConfig, talks: Sequence[Dialogue], stretch: _Stretch) -> Question:
     """The question about a shift in the conversations of one or two systems with the same user."""
     systems = tuple(talk.model_name for talk in talks)
     identity = json.dumps([config.run, config.seed, systems, stretch.session, stretch.shift])
@@ -326,12 +326,12 @@ def findings(run: str, files: Iterable[str | Path], *, resamples: int = 400) -> 
         Draws for intervals.
     """
     labels, key = read(files, run)
-    raters = _of_raters(labels, resamples)
+    raters = _rater_agreement(labels, resamples)
     alpha = float(raters.loc[0, "alpha"]) if len(raters) else math.nan
     n_items = int(labels["item"].nunique())
     reliable = reliability(alpha, len(labels) / n_items)
     power = correlation_power(sorted({*_PLANS, n_items}), reliable)
-    return Findings(labels, raters, power, _with_metrics(labels, _metric_values(run, key), resamples))
+    return Findings(labels, raters, power, _metric_correlations(labels, _metric_values(run, key), resamples))
 
 
 def write(run: str, results: Findings) -> Path:
@@ -341,7 +341,7 @@ def write(run: str, results: Findings) -> Path:
     return folder(run)
 
 
-def _of_raters(labels: pd.DataFrame, resamples: int) -> pd.DataFrame:
+def _rater_agreement(labels: pd.DataFrame, resamples: int) -> pd.DataFrame:
     """Krippendorff's alpha (ordinal) with its interval, and one rater against the others; one row, if any."""
     columns = ["n_raters", "n_items", "alpha", "low", "high"]
     pairs = agreement.one_against_rest(labels)
@@ -351,7 +351,7 @@ def _of_raters(labels: pd.DataFrame, resamples: int) -> pd.DataFrame:
     return alpha[columns].assign(one_against_rest=spearman(pairs["value"], pairs["rest"]))
 
 
-def _with_metrics(labels: pd.DataFrame, values: pd.DataFrame, resamples: int) -> pd.DataFrame:
+def _metric_correlations(labels: pd.DataFrame, values: pd.DataFrame, resamples: int) -> pd.DataFrame:
     """Spearman of each metric with the mean label (pairs: of differences), 95 % intervals over scenarios."""
     mean = labels.groupby("item")["value"].mean().rename("label").reset_index()
     both = mean.merge(values, on="item").rename(columns={"session_id": "conv_id"}).assign(system="")

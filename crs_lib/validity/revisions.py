@@ -223,7 +223,7 @@ def _by_rating(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 def study(frame: pd.DataFrame, *, resamples: int = 1000) -> Study:
     """All tables of the study from the rows of :func:`replies`."""
     revised = frame[frame["role"] == REVISION]
-    choice = _choice(revised)
+    choice = _variants_of_uptake(revised)
     chosen = choice.loc[choice["chosen"], "variant"].iloc[0]
     revised = revised.assign(uptake=revised[chosen])
     rows = []
@@ -239,7 +239,7 @@ def study(frame: pd.DataFrame, *, resamples: int = 1000) -> Study:
     return Study(choice, pd.DataFrame(rows), models, _systems(frame))
 
 
-def _choice(revised: pd.DataFrame) -> pd.DataFrame:
+def _variants_of_uptake(revised: pd.DataFrame) -> pd.DataFrame:
     """How each variant of uptake follows the ratings of the development half; the best one is chosen."""
     pooled = _pooled(revised[revised["half"] == HALVES[0]])
     rows = []
@@ -276,14 +276,18 @@ def _systems(frame: pd.DataFrame) -> pd.DataFrame:
     with_role = _one_rating(frame[frame["role"] != ""])
     for (dataset, system), part in with_role.groupby(["dataset", "system"], sort=False):
         name = system if dataset == "crsarena" else f"people ({dataset})"
-        row = {"system": name, **_fall(part, "rating", "rating"), **_fall(part, GAIN, "gain")}
+        row = {
+            "system": name,
+            **_fall_at_revision(part, "rating", "rating"),
+            **_fall_at_revision(part, GAIN, "gain"),
+        }
         revised = part[(part["role"] == REVISION) & part["rating"].notna()]
         means = revised[["rating", "uptake", "release"]].mean()
         rows.append({**row, "n": len(revised), **means.to_dict()})
     return pd.DataFrame(rows)
 
 
-def _fall(part: pd.DataFrame, column: str, name: str) -> dict[str, float]:
+def _fall_at_revision(part: pd.DataFrame, column: str, name: str) -> dict[str, float]:
     """The mean of a column at first requests less that at revisions, with its interval."""
     design = stats.Design("role", "conv_id", column, [(FIRST, REVISION)])
     row = stats.cluster_bootstrap_differences(part.dropna(subset=column), design).iloc[0]

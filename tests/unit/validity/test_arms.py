@@ -54,9 +54,10 @@ def shifting(talks):
     raise AssertionError("no shift adds a constraint")
 
 
-def with_turn(talk, place, **changes):
+def with_text(talk, number, text):
+    """The conversation with other words in one of its turns."""
     turns = list(talk.turns)
-    turns[place] = replace(turns[place], **changes)
+    turns[number] = replace(turns[number], text=text)
     return replace(talk, turns=tuple(turns))
 
 
@@ -67,13 +68,13 @@ def test_the_simulator_keeps_its_promises(talks):
 def test_a_leak_is_found(shifting):
     talk, turn = shifting
     early = f"{talk.turns[0].text} {talk.turns[2 * turn - 2].text}"
-    leaks = promises.leaks([with_turn(talk, 0, text=early)], GROUNDER).set_index("turn")
+    leaks = promises.leaks([with_text(talk, 0, early)], GROUNDER).set_index("turn")
     assert leaks.loc[turn, "leaked"]
 
 
 def test_an_unvoiced_shift_is_found(shifting):
     talk, turn = shifting
-    silent = with_turn(talk, 2 * turn - 2, text="Something else, please.")
+    silent = with_text(talk, 2 * turn - 2, "Something else, please.")
     voiced = promises.voiced([silent], GROUNDER).set_index("turn")
     assert not voiced.loc[turn, "voiced"]
 
@@ -92,8 +93,8 @@ def test_repetitions_are_found_whatever_their_marks(talks):
 def first_windows(choice, n, seed=31):
     """The first windows of ``n`` scenarios, and what both users said before them."""
     config = SimulateConfig(voices=choice, n_turns=8, seed=seed)
-    found = straight_users.windows(WORLD, config, n)
-    return [window for window in found if window.first]
+    windows = straight_users.windows(WORLD, config, n)
+    return [window for window in windows if window.first]
 
 
 @pytest.mark.full
@@ -111,12 +112,14 @@ def test_a_reader_of_which_fields_are_named_finds_what_there_is_to_find():
 
 @pytest.mark.slow
 def test_an_open_beginning_gives_no_arm_away():
-    begun = {0: [], 1: []}
+    begun = []
     for window in first_windows("development", 150):
-        for arm, one in enumerate(window.said):
-            begun[arm].append(re.search(r"x(?!turn)", one.text.split("xturn")[0]) is not None)
-    assert 0.5 < np.mean(begun[0]) < 0.99
-    assert begun[0] == begun[1]
+        for user in window.said:
+            opening = user.text.split("xturn")[0]
+            begun.append(re.search(r"x(?!turn)", opening) is not None)
+    shifting, straight = begun[::2], begun[1::2]
+    assert 0.5 < np.mean(shifting) < 0.99
+    assert shifting == straight
 
 
 @pytest.mark.slow

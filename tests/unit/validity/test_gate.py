@@ -16,7 +16,7 @@ from crs_lib.metrics import base
 from crs_lib.systems import base as systems
 from crs_lib.validity import gate
 from crs_lib.validity.gate import Protocol
-from tests.helpers import refused
+from tests.helpers import refused, table
 
 CLING = [0.3, 0.5, 0.4, 0.6, 0.4]
 NONE = [0.0, 0.01, -0.01, 0.0, 0.01]
@@ -83,7 +83,7 @@ def test_what_does_not_hold_fails(tmp_path):
     demands = [{"a": "sticky", "relation": "above", "b": "oracle"}, NEAR | {"a": "sticky"}, not_below]
     tests = protocol(tmp_path, demands).test(frame(oracle=NONE, sticky=CLING, random=NONE))
     assert tests["verdict"].tolist() == ["fail", "fail", "pass"]
-    board = gate.board(tests)
+    board = gate.demands_held(tests)
     assert board["held"].tolist() == [1]
     assert board["asked"].tolist() == [3]
 
@@ -125,9 +125,7 @@ def test_sessions_that_refine_first_are_a_stratum_of_the_systems_with_a_demand_t
     batch = own.control(own.batch("development", 1, "x", "sample", 1))
     assert batch.shift_types == ("refine",)
     assert batch.n_turns == 8
-    assert set(batch.systems) == {
-        "oracle", "oracle_lag:1", "tracker", "amnesiac", "sticky", "bm25", "confirm_shift", "newest_wins",
-    }  # fmt: skip
+    assert sorted(batch.systems) == table(__file__, "refine_first")
 
 
 def test_a_metric_has_no_verdict_before_its_protocol_is_confirmed_and_that_of_the_log_then(
@@ -151,10 +149,7 @@ def test_what_rests_on_a_reader_decides_no_metric(tmp_path):
     assert gate.metric_verdicts(tests)["history_cost"].mark == ""
 
 
-@pytest.mark.parametrize(("demand", "message"), [
-    ({"a": "oracle", "relation": "over", "b": "random"}, "relation 'over' is none of above, not_below"),
-    ({"a": "oracle", "relation": "above", "b": "rndom"}, "names 'rndom', which is not in systems"),
-])  # fmt: skip
+@pytest.mark.parametrize(("demand", "message"), table(__file__, "slips"))
 def test_a_protocol_with_a_slip_is_refused(tmp_path, demand, message):
     refused(message, protocol, tmp_path, [demand])
 
@@ -189,10 +184,7 @@ def test_a_run_goes_with_a_test_of_the_protocol(capsys):
     assert "run goes with --develop or --confirm" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [
-    "redteam --budget 3", "realism --dialogues x", "precision", "validity sensitivity --run x", "score-human --out x",
-    "validity people ceilings",
-])  # fmt: skip
+@pytest.mark.parametrize("words", table(__file__, "gone"))
 def test_a_command_that_is_gone_says_where_it_went(words, capsys):
     assert main(words.split()) == 2
     assert "docs/records" in capsys.readouterr().err

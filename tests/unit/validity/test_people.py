@@ -15,73 +15,57 @@ from crs_lib.evaluate.run import score_all
 from crs_lib.metrics import conventions
 from crs_lib.stats.effects import spearman
 from crs_lib.validity import agreement, heard, rated, revisions
-from tests.helpers import refused
+from tests.helpers import refused, table
 from tests.helpers.films import grounder
 
 TEN = grounder()
 
 
-def code(name, value):
-    return TEN.catalog.code(name, value)
+def codes(*concepts):
+    """The codes of concepts such as "genre=Drama"."""
+    return {TEN.catalog.code(*concept.split("=")) for concept in concepts}
 
 
-DRAMA, COMEDY, YEAR, WAR = (
-    code("genre", "Drama"),
-    code("genre", "Comedy"),
-    code("year", "1962"),
-    code("genre", "War"),
-)
-QUILL, TARN = code("actor", "Ada Quill"), code("director", "Zoe Tarn")
+DRAMA = codes("genre=Drama")
+COMEDY = codes("genre=Comedy")
+WAR_DRAMA = codes("genre=War", "genre=Drama")
 
 
-@pytest.mark.parametrize(("text", "wanted", "unwanted"), [
-    ("I like drama films with Ada Quill", {DRAMA, QUILL}, set()),
-    ("a comedy, but not a drama film please", {COMEDY}, {DRAMA}),
-    ("I don't like comedy films. I want drama films", {DRAMA}, {COMEDY}),
-    ("what can you recommend?", set(), set()),
-    ("a film made after 1962", set(), set()),  # a bound is no year
-    ("a film from 1962 on", set(), set()),
-    ("a film from 1962", {YEAR}, set()),  # that very year
-    ("not drama films. No: drama films it is", {DRAMA}, set()),  # the last word counts
-    ("swap drama films for comedy films", {COMEDY}, set()),
-    ("those are not comedy films", {COMEDY}, set()),  # a correction: the wish stays
-    ("it isn't a drama film", {DRAMA}, set()),
-    ("they don't make comedy films like that any more", {COMEDY}, set()),
-    ("I don't really like comedy films", set(), {COMEDY}),
-    ("not a comedy film this time", set(), {COMEDY}),
-    ("something funny for tonight", {COMEDY}, set()),  # a kind of film that is no catalogue value
-    ("nothing too funny", set(), {COMEDY}),
-    ("films directed by Zoe Tarn", {TARN}, set()),  # a writer, too: the words before the name tell the role
-])  # fmt: skip
+@pytest.mark.parametrize(("text", "wanted", "unwanted"), table(__file__, "wishes"))
 def test_wishes_are_heard_with_their_sign(text, wanted, unwanted):
     wording = heard.read(TEN, text)
-    assert wording.wanted == wanted
-    assert wording.unwanted == unwanted
+    assert wording.wanted == codes(*wanted)
+    assert wording.unwanted == codes(*unwanted)
 
 
-def listened(*texts):
-    """Constraints, exclusions and questions about a film after each text."""
+def states_after(*texts):
+    """The state after each text: constraints, exclusions, whether it asks about a film."""
     listener = heard.Listener(TEN)
-    states = [listener.listen(text) for text in texts]
-    return [(state.constraints, state.avoid, state.asks_about) for state in states]
-
-
-ONLY_DRAMA, ONLY_COMEDY = ({DRAMA}, set(), False), ({COMEDY}, set(), False)
+    return [listener.listen(text) for text in texts]
 
 
 def test_wishes_are_carried_replaced_and_taken_back():
     texts = "I want drama films", "something else please", "a comedy film then", "no comedy film please"
-    assert listened(*texts) == [ONLY_DRAMA, ONLY_DRAMA, ONLY_COMEDY, (set(), {COMEDY}, False)]
+    first, second, third, last = states_after(*texts)
+    assert first == heard.HeardState(DRAMA, set(), False)
+    assert second == first
+    assert third.constraints == COMEDY
+    assert last == heard.HeardState(set(), COMEDY, False)
 
 
 def test_wishes_are_given_up():
     texts = "drama films with Ada Quill", "Ada Quill is not required any more", "forget the rest, a comedy"
-    assert listened(*texts)[1:] == [ONLY_DRAMA, ONLY_COMEDY]
+    _, second, last = states_after(*texts)
+    assert second.constraints == DRAMA
+    assert last.constraints == COMEDY
 
 
 def test_a_film_that_is_liked_stands_for_its_genres_until_a_wish_is_said():
     texts = "I loved Iron Valley", "Who directed Paper Kites?", "give me a comedy film"
-    assert listened(*texts) == [({WAR, DRAMA}, set(), False), ({WAR, DRAMA}, set(), True), ONLY_COMEDY]
+    liked, question, wish = states_after(*texts)
+    assert liked == heard.HeardState(WAR_DRAMA, set(), False)
+    assert question == heard.HeardState(WAR_DRAMA, set(), True)
+    assert wish.constraints == COMEDY
 
 
 def test_a_year_in_brackets_is_no_title():
@@ -92,7 +76,9 @@ def test_a_year_in_brackets_is_no_title():
 
 def test_the_gain_is_that_of_the_state_heard(tmp_path):
     texts = ["I want drama films", "How about Cold Orchard (1962)?", "drama films!", "Lantern Street (1999)."]
-    turns = [{"role": ("USER", "ASST")[place % 2], "utterance": text} for place, text in enumerate(texts)]
+    turns = []
+    for role, text in zip(("USER", "ASST") * 2, texts, strict=True):
+        turns.append({"role": role, "utterance": text})
     (tmp_path / "talks.json").write_text(json.dumps([{"conv_id": "alpha_1", "dialogue": turns}]))
     (talk,) = logs.read(tmp_path / "talks.json")
     (scores,) = score_all([heard.logged(talk, TEN)], TEN, conventions.get("default"))
@@ -137,14 +123,8 @@ def test_a_catalogue_keyed_by_id_is_read_with_years_and_actors(tmp_path):
 @pytest.fixture
 def abredial(tmp_path):
     """Two conversations, three raters: all but one rating of the first reply are the same."""
-    # in some rows blanks stand for the tab
-    texts = (
-        "SYSTEM\tHello",
-        "USER\tI want drama films",
-        "SYSTEM\tTry Cold Orchard (1962)",
-        "USER   Thanks, great",
-    )
-    head = ["ConvId", *(f"utterance{place}" for place in range(4))]
+    texts = table(__file__, "abredial")
+    head = ["ConvId", "utterance0", "utterance1", "utterance2", "utterance3"]
     rows = [["AB", *texts, value, 2] for value in (4, 4, 1)]
     rows += [["CD", *texts, 0, 2]] * 3
     turns = pd.DataFrame(rows, columns=[*head, "relevance1", "interestingness1"])
@@ -171,18 +151,9 @@ def test_a_table_without_its_columns_is_refused(tmp_path):
     refused("annotated_turns.csv: cannot be read", next, rated.conversations("abredial", tmp_path))
 
 
-USS = [
-    ["USER\tI want drama films\tx\t3,3,3", "SYSTEM\tHave you seen Lantern Street (1999)?\t\t",
-     "USER\tno%3F a comedy then\tx\t2,4,", "SYSTEM\tLantern Street (1999)\t\t", "USER\tgreat\tx\t5,4,3",
-     "USER\tbye\tx\t1,1,1", "USER\tOVERALL\t\t4,4,4"],
-    ["USER\ta drama\tx\t3", "SYSTEM\tCold Orchard (1962)\t\t", "USER\tor a comedy\tx\t3",
-     "SYSTEM\tCold Orchard (1962)\t\t", "USER\tno\tx\t1"],
-]  # fmt: skip
-
-
 @pytest.fixture
 def uss(tmp_path):
-    blocks = ["\n".join(rows) for rows in USS]
+    blocks = ["\n".join(lines) for lines in table(__file__, "uss")]
     (tmp_path / "redial.txt").write_text("\n\n".join(blocks) + "\n")
     return tmp_path / "redial.txt"
 
@@ -190,10 +161,8 @@ def uss(tmp_path):
 def test_uss_is_read_with_hashes_of_its_texts_for_names(uss):
     first, second = rated.conversations("uss", uss)
     assert first.turns[2].text == "no? a comedy then"
-    assert [len(talk.session_id) for talk in (first, second)] == [
-        12,
-        12,
-    ]  # places differ in a half of the file
+    assert len(first.session_id) == 12, "places differ in a half of the file"
+    assert first.session_id != second.session_id
     (uss.parent / "damaged.txt").write_text("USER\n")
     refused("not the data set 'uss'", list, rated.conversations("uss", uss.parent / "damaged.txt"))
 
@@ -202,8 +171,7 @@ class Revised:
     """Made-up labels of the conversations of USS."""
 
     def __init__(self, uss):
-        names = {talk.turns[0].text: talk.session_id for talk in rated.conversations("uss", uss)}
-        comedy, drama = names["I want drama films"], names["a drama"]
+        comedy, drama = [talk.session_id for talk in rated.conversations("uss", uss)]
         self.rows = [
             ("uss", comedy, 2, "replace", {}),
             ("uss", drama, 2, "refine", {"genre=Drama": ["k", "k", "d"]}),
@@ -254,9 +222,9 @@ def made_up(n, seed):
     names = (*revisions.MEASURES, "satisfaction_next")
     frame = pd.DataFrame({name: draw.normal(size=2 * n) for name in names})
     frame["relevance"] = frame["uptake"] + 0.3 * draw.normal(size=2 * n)
-    frame["conv_id"] = [f"c{row // 2}" for row in range(2 * n)]
+    frame["conv_id"] = np.repeat([f"c{number}" for number in range(n)], 2)
     frame["system"] = np.where(draw.random(2 * n) < 0.5, "a", "b")
-    frame["role"] = np.where(np.arange(2 * n) % 2, revisions.REVISION, revisions.FIRST)
+    frame["role"] = [revisions.FIRST, revisions.REVISION] * n
     frame["half"] = [revisions.HALVES[rated.share_of(name, 2)] for name in frame["conv_id"]]
     for name in revisions.VARIANTS[1:]:
         frame[name] = draw.normal(size=2 * n)
@@ -266,9 +234,8 @@ def made_up(n, seed):
 def test_the_study_chooses_on_one_half_and_reports_both():
     study = revisions.study(made_up(80, 3), resamples=50)
     assert study.choice["chosen"].tolist() == [True, False, False]
-    films = study.agreement.query("rating == 'crsarena: relevance' and measure == 'n_films'").set_index(
-        "half"
-    )
+    films = study.agreement.query("rating == 'crsarena: relevance' and measure == 'n_films'")
+    films = films.set_index("half")
     assert films.loc["both", "n"] == 80
     assert films.loc[["development", "confirmation"], "n"].sum() == 80
     assert films.loc["confirmation", "diff_low"] > 0  # uptake tells more than the number of films
