@@ -26,6 +26,7 @@ WANTED, UNWANTED, GIVEN_UP = "wanted", "unwanted", "given up"
 _FOLLOW_UP = "follow_up"  # the stage in which a simulated user asks for other films
 
 Span = tuple[int, int]  # start and end of a piece of text, in characters
+Piece = Match | Mention
 NOTHING: frozenset[int] = frozenset()
 
 
@@ -89,12 +90,12 @@ def films(grounder: Grounder, text: str) -> tuple[int, ...]:
 def _titles(grounder: Grounder, text: str) -> list[Mention]:
     """The titles that a text names, without the years in brackets."""
     years = [match.span(1) for match in _BRACKETED.finditer(text)]
-    return [title for title in grounder.titles(text) if span_of(title) not in years]
+    return [title for title in grounder.titles(text) if _span(title) not in years]
 
 
 def read(grounder: Grounder, text: str) -> Wording:
     """What one user turn says; values inside a title, or inside a longer value, do not count."""
-    titles = list(map(span_of, _titles(grounder, text)))
+    titles = _titles(grounder, text)
     attitudes: dict[int, str] = {}  # of a value that is named twice the last one counts
     for match in sorted(_matches_in_role(_values(grounder, text, titles), text, grounder)):
         attitudes[match.code] = _attitude(text[: match.start], text[match.end :])
@@ -114,34 +115,32 @@ def _codes_with(attitudes: Mapping[int, str], attitude: str) -> frozenset[int]:
     return frozenset(code for code, value in attitudes.items() if value == attitude)
 
 
-def _values(grounder: Grounder, text: str, titles: Sequence[Span]) -> list[Match]:
+def _values(grounder: Grounder, text: str, titles: Sequence[Mention]) -> list[Match]:
     """The values that a text names outside titles, and the genres that words for kinds of film stand for."""
     sayable = []
     for match in grounder.audit(text):
-        if not match.rejected and _sayable(match, text) and not is_inside(span_of(match), titles):
+        if not match.rejected and _sayable(match, text) and not is_inside(match, titles):
             sayable.append(match)
     matches = []
     for match in sayable:
         longer = [other for other in sayable if other.length > match.length]
-        if not is_inside(span_of(match), map(span_of, longer)):
+        if not is_inside(match, longer):
             matches.append(match)
-    occupied = [*titles, *map(span_of, matches)]
-    return matches + _genres_of_words(grounder, text, occupied)
+    return matches + _genres_of_words(grounder, text, [*titles, *matches])
 
 
-def span_of(piece: Match | Mention) -> Span:
-    """Where a value or a title stands in its text."""
+def _span(piece: Piece) -> Span:
     return piece.start, piece.end
 
 
-def is_inside(span: Span, others: Iterable[Span]) -> bool:
-    """Whether a piece of text lies within one of the others."""
-    return any(start <= span[0] and span[1] <= end for start, end in others)
+def is_inside(piece: Piece, others: Iterable[Piece]) -> bool:
+    """Whether a value or a title lies within one of the others of its text."""
+    return any(other.start <= piece.start and piece.end <= other.end for other in others)
 
 
-def _overlaps(span: Span, others: Iterable[Span]) -> bool:
-    """Whether a piece of text shares a character with one of the others."""
-    return any(start < span[1] and span[0] < end for start, end in others)
+def _overlaps(span: Span, pieces: Iterable[Piece]) -> bool:
+    """Whether a word shares a character with one of the pieces."""
+    return any(piece.start < span[1] and span[0] < piece.end for piece in pieces)
 
 
 def _sayable(match: Match, text: str) -> bool:
@@ -152,7 +151,7 @@ def _sayable(match: Match, text: str) -> bool:
     return bool(exact) and not _cue("bound").search(fold(text[match.end :]))
 
 
-def _genres_of_words(grounder: Grounder, text: str, occupied: Sequence[Span]) -> list[Match]:
+def _genres_of_words(grounder: Grounder, text: str, occupied: Sequence[Piece]) -> list[Match]:
     """The genres that words for kinds of film stand for, outside what is occupied already."""
     pattern, genres = _kinds()
     matches = []
@@ -178,8 +177,8 @@ def _matches_in_role(matches: Sequence[Match], text: str, grounder: Grounder) ->
         before = _last_clause(text[: match.start]).split()[-3:]
         if set(before) & set(grounder.catalog.fields[match.field].cues):
             cued.append(match)
-    spans = set(map(span_of, cued))
-    return cued + [match for match in matches if span_of(match) not in spans]
+    spans = set(map(_span, cued))
+    return cued + [match for match in matches if _span(match) not in spans]
 
 
 def _last_clause(text: str) -> str:

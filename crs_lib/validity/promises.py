@@ -12,7 +12,7 @@ import pandas as pd
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.core.text import fold, words
-from crs_lib.validity.heard import is_inside, span_of
+from crs_lib.validity.heard import Piece, is_inside
 
 _ASIDE = "aside"  # a turn that names a value on purpose, and never as a constraint
 
@@ -87,13 +87,11 @@ def _foreign_values(pair: Pair, grounder: Grounder) -> list[str]:
     for part in (log["constraints"], log["avoid"], event.get("added"), event.get("dropped")):
         logged.update(fold(str(value)) for value in (part or {}).values())
     matches = [match for match in grounder.audit(pair.user.text) if not match.rejected]
-    covered = list(map(span_of, grounder.titles(pair.user.text)))
-    for match in matches:
-        if fold(match.value) in logged:
-            covered.append(span_of(match))
+    covered: list[Piece] = list(grounder.titles(pair.user.text))
+    covered += [match for match in matches if fold(match.value) in logged]
     values = set()
     for match in matches:
-        if not is_inside(span_of(match), covered):
+        if not is_inside(match, covered):
             values.add(match.value)
     return sorted(values)
 
@@ -114,10 +112,10 @@ def _value(grounder: Grounder, code: int) -> str:
 
 def _named(grounder: Grounder, text: str) -> set[int]:
     """The concepts that a text names outside the titles of films."""
-    titles = list(map(span_of, grounder.titles(text)))
+    titles = grounder.titles(text)
     codes = set()
     for match in grounder.audit(text):
-        if not match.rejected and not is_inside(span_of(match), titles):
+        if not match.rejected and not is_inside(match, titles):
             codes.add(match.code)
     return codes
 

@@ -69,7 +69,7 @@ class Label:
         return frozenset(codes)
 
 
-class Labelled(NamedTuple):
+class _Labelled(NamedTuple):
     """A conversation and its labels by turn."""
 
     dialogue: Dialogue
@@ -95,7 +95,7 @@ def corpus() -> pd.DataFrame:
     return pd.DataFrame(tables.read_jsonl(paths.samples() / "revisions.jsonl"))
 
 
-def _labelled(dataset: str) -> Iterator[Labelled]:
+def _labelled(dataset: str) -> Iterator[_Labelled]:
     """Every conversation of a rated set that the corpus speaks of, with what it says.
 
     Raises RunError where the data set is not here, InputError where it has no conversation of the corpus.
@@ -106,7 +106,7 @@ def _labelled(dataset: str) -> Iterator[Labelled]:
     for dialogue in rated.conversations(dataset):
         if dialogue.session_id in by_conversation:
             strangers.discard(dialogue.session_id)
-            yield Labelled(dialogue, _labels(dialogue, by_conversation[dialogue.session_id]))
+            yield _Labelled(dialogue, _labels(dialogue, by_conversation[dialogue.session_id]))
     matched = len(by_conversation) - len(strangers)
     joined(f"labelled conversations in data set {dataset!r}", matched, sorted(strangers), ())
 
@@ -158,7 +158,7 @@ def _replies(dataset: str, grounder: Grounder) -> pd.DataFrame:
 
 
 def _rows(
-    talk: Labelled, log: Dialogue, turns: Sequence[Mapping[str, Any]], corrected: Sequence[Mapping[str, Any]]
+    talk: _Labelled, log: Dialogue, turns: Sequence[Mapping[str, Any]], corrected: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """The rows of a conversation's replies; ``corrected`` are the scores by the readers' labels."""
     first = 0
