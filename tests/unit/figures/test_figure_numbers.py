@@ -1,8 +1,6 @@
 """The numbers behind the figures, on tables small enough to add up by hand."""
 
 import itertools
-import tomllib
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -29,7 +27,7 @@ from crs_lib.figures import (
     style,
 )
 from crs_lib.systems.base import SYSTEMS
-from tests.helpers import refused
+from tests.helpers import refused, table
 from tests.helpers.fonts import contrast, luminance
 
 NA = None
@@ -176,11 +174,10 @@ PRINTERS = {
 
 
 def printed_cases():
-    """The rows of the table beside this file: printer, arguments, text."""
-    table = tomllib.loads(Path(__file__).with_name("printed.toml").read_text(encoding="utf-8"))
+    """The rows of the tables beside this file: printer, arguments, text."""
     cases = []
-    for name, rows in table.items():
-        for *arguments, text in rows:
+    for name in PRINTERS:
+        for *arguments, text in table(__file__, name):
             cases.append((name, arguments, text))
     return cases
 
