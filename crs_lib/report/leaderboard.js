@@ -75,7 +75,7 @@
       const low = 1 + signs.filter((sign) => sign > 0).length, high = ranked.length - signs.filter((sign) => sign < 0).length;
       const row = make("tr", undefined, one.own ? "own" : "");
       const place = low === high ? `${low}` : `${low} to ${high}`;
-      row.append(make("td", place), make("td", one.name), cell(one.after, 0, 1), cell(one.gain, 0, 1), cell(one.cost, -0.5, 1), make("td", one.after.n, "value"));
+      row.append(make("td", place), make("td", one.name), cell(one.after, -0.5, 1), cell(one.gain, -0.5, 1), cell(one.cost, -0.5, 1), make("td", one.after.n, "value"));
       return row;
     });
     const body = make("tbody"), top = make("thead");
