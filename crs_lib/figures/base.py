@@ -319,7 +319,8 @@ def _unpaired(frame: pd.DataFrame) -> bool:
 
 def title(name: str) -> str:
     """The heading of a figure: declared, or its name in words."""
-    return str(FIGURES.get(name).facts.get("title", name.replace("_", " ").capitalize()))
+    in_words = name.replace("_", " ").capitalize()
+    return str(FIGURES.get(name).facts.get("title", in_words))
 
 
 def draw(name: str, *frames: pd.DataFrame, **options: Any) -> None:
@@ -341,8 +342,8 @@ def show(drawing: Any, text: str) -> None:
 def why_not(name: str, run: str, reason: InputError) -> str:
     """One line: which figure a run has no data for, why, and the command that makes it (none for logs)."""
     made_by = _entry(name).facts.get("made_by", "")
-    imported = runs.Run("movies", run).entry("simulate").get("parameters", {}).get("imported")
-    if imported and ("04_evaluate" not in made_by or "03_simulate" in made_by):
+    simulated = runs.Run("movies", run).entry("simulate").get("parameters", {})
+    if simulated.get("imported") and ("04_evaluate" not in made_by or "03_simulate" in made_by):
         made_by = ""
     line = f"{name}: {reason}"
     return f"{line}; make it with: {made_by.format(run=run)}" if made_by else line

@@ -82,7 +82,7 @@ def _system_overview(roles: pd.DataFrame) -> Any:
 
 
 _USES = {
-    "constraint": "constraint",
+    "constraint": "con-\nstraint",
     "shift": "in\nshifts",
     "topic": "scored\nin texts",
     "question": "asked\nabout",

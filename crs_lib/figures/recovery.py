@@ -110,12 +110,12 @@ def _recovery_curves(shifts: pd.DataFrame) -> Any:
     drawing, axes = style.figure(3.3 + below, 2, 1, sharex=True, height_ratios=[2.2, below])
     upper, lower = axes[:, 0]
     curves = kaplan_meier(times)
-    steps = aside(len(order))
-    for step, (name, look) in zip(steps, style.looks(order).items(), strict=True):
+    looks = style.looks(order)
+    for step, name in zip(aside(len(order)), order, strict=True):
         end = followed(times.loc[times["system"] == name, "time"])
         own = (curves["system"] == name) & (curves["time"] <= end)
         curve = curves[own].drop_duplicates("time", keep="last")
-        _curve(upper, curve, end, step, look)
+        _curve(upper, curve, end, step, looks[name])
     upper.set_ylabel("cumulative incidence")
     upper.set_xlim(-0.3, last + 0.45)
     upper.set_ylim(-0.03, 1.03)
@@ -207,7 +207,8 @@ def _recovery_by_answers(replies_at_risk: pd.DataFrame) -> Any:
     order = systems_of(risks)
     strata = [name for name in STRATA if (risks["answers"] == name).any()]
     columns = {"model": "system", "session_id": "scenario"}
-    drawing, axes = style.figure(0.95 + 0.26 * len(order), 1, len(strata), sharey=True)
+    inches = 0.95 + 0.26 * len(order)
+    drawing, axes = style.figure(inches, 1, len(strata), sharey=True)
     for panel, stratum in zip(axes[0], strata, strict=True):
         rows = risks[risks["answers"] == stratum].rename(columns=columns)
         _beyond_chance(panel, rows, order)

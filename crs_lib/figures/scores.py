@@ -51,7 +51,8 @@ def _leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) ->
     leading = parts[first]["mean"].sort_values(ascending=layout.lower(first), kind="stable")
     order = [str(name) for name in leading.index]
     looks = style.looks(order)
-    drawing, axes = style.figure(0.95 + 0.26 * len(order), 1, len(parts), sharey=True)
+    inches = 0.95 + 0.26 * len(order)
+    drawing, axes = style.figure(inches, 1, len(parts), sharey=True)
     for panel, (metric, rows) in zip(axes[0], parts.items(), strict=True):
         ranks = _ranks(model_metrics, metric, rows["mean"])
         for height, (name, look) in enumerate(looks.items()):
@@ -152,7 +153,8 @@ def _distributions(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any
     frames.require(results, ["session_id", *shown])
     order = frames.systems_of(results)
     bins = 5 if len(shown) < _RIDGES else 3
-    drawing, axes = style.figure(0.8 + 0.36 * len(order), 1, len(shown), sharey=True)
+    inches = 0.8 + 0.36 * len(order)
+    drawing, axes = style.figure(inches, 1, len(shown), sharey=True)
     for panel, metric in zip(axes[0], shown, strict=True):
         table = frames.means(results, ["model"], metric).set_index("model")
         for height, (name, look) in enumerate(style.looks(order).items()):

@@ -26,7 +26,8 @@ def _adaptation_profile(shifts: pd.DataFrame) -> Any:
     types = list(table["type"].unique())
     cells = pd.MultiIndex.from_product([order, types])
     ends = table.set_index(["model", "type"])[["share", "low", "high"]]
-    values = ends.reindex(cells).to_numpy().reshape(len(order), len(types), 3)
+    shape = len(order), len(types), 3
+    values = ends.reindex(cells).to_numpy().reshape(shape)
     texts = np.apply_along_axis(_with_interval, 2, values)
     fontsize = style.SMALL * min(1.0, _TYPES / len(types))
     drawing, panel = style.single(max(2.2, 1.15 + 0.4 * len(order)))

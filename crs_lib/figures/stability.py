@@ -203,4 +203,6 @@ def tau(a: pd.Series, b: pd.Series) -> float:
     both = pd.concat([a, b], axis=1, join="inner").dropna().round(12)
     if len(both) < 2:
         return math.nan
-    return float(both.iloc[:, 0].corr(both.iloc[:, 1], method="kendall"))
+    first = both.iloc[:, 0]
+    second = both.iloc[:, 1]
+    return float(first.corr(second, method="kendall"))
