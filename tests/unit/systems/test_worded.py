@@ -259,8 +259,8 @@ def test_a_user_who_may_drift_keeps_the_models_words_and_the_log_says_what_was_p
     assert meta["planned_text"] == TEMPLATE
     assert meta["faults"] == ["it does not name Drama"]
     assert meta["drift"]["planned"] == ["genre=Comedy", "genre=Drama"]
-    said = ["actor=Tom Hanks", "film=Metropolis", "genre=Comedy", "genre=Western"]
-    assert meta["drift"]["said"] == said
+    voiced = ["actor=Tom Hanks", "film=Metropolis", "genre=Comedy", "genre=Western"]
+    assert meta["drift"]["said"] == voiced
     assert len(asked(own)) == 1
 
 
