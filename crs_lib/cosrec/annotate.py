@@ -40,7 +40,7 @@ def pool(runs: Mapping[str, Run], depth: int) -> dict[str, list[str]]:
     return {name: sorted(documents[name]) for name in sorted(documents)}
 
 
-class Line(NamedTuple):
+class _Line(NamedTuple):
     """A line that a page shows: its kind (user, system, note), who says it, the text."""
 
     kind: str
@@ -55,8 +55,8 @@ class Question:
     """
 
     id: str
-    lines: tuple[Line, ...]
-    earlier: tuple[Line, ...] = ()
+    lines: tuple[_Line, ...]
+    earlier: tuple[_Line, ...] = ()
     text: str = ""
 
     def data(self) -> dict[str, Any]:
@@ -119,12 +119,12 @@ class Assessment:
             shown = [last]
             user = user_of(self._read, judged, self.mapping)
             if user and user.profile:
-                shown.append(Line("note", "About this person", user.profile))
+                shown.append(_Line("note", "About this person", user.profile))
             for document in documents:
                 if judged.kind == "search" and document in stock.passages:
-                    line = Line("system", "Passage", stock.passages[document].block())
+                    line = _Line("system", "Passage", stock.passages[document].block())
                 elif judged.kind == "recommendation" and document in stock.products:
-                    line = Line("system", "Product", stock.products[document].block(0))
+                    line = _Line("system", "Product", stock.products[document].block(0))
                 else:
                     self.left_out["documents whose text is not here"] += 1
                     continue
@@ -206,7 +206,7 @@ class Answers:
         for (item, _), label in self.views.items():
             if item == question.id:
                 views.append(f"{scale[label.value]} {label.words}".strip())
-        note = Line("note", "The assessors said", "; ".join(views))
+        note = _Line("note", "The assessors said", "; ".join(views))
         return replace(question, lines=(*question.lines, note))
 
     def write(self, out: Path) -> Partition:
@@ -318,7 +318,7 @@ def _turn_item(talk: Conversation, turn: int, kind: str) -> str:
     return f"{talk.id}_{turn} {kind}"
 
 
-def _lines(talk: Conversation, turn: int | None = None) -> tuple[Line, ...]:
+def _lines(talk: Conversation, turn: int | None = None) -> tuple[_Line, ...]:
     """A conversation as a page shows it, up to a user turn or to its end."""
     utterances = talk.utterances
     if turn is not None:
@@ -326,9 +326,9 @@ def _lines(talk: Conversation, turn: int | None = None) -> tuple[Line, ...]:
     lines = []
     for speaker, text in utterances:
         if speaker == "U":
-            lines.append(Line("user", "Person", text))
+            lines.append(_Line("user", "Person", text))
         else:
-            lines.append(Line("system", "Assistant", text))
+            lines.append(_Line("system", "Assistant", text))
     return tuple(lines)
 
 

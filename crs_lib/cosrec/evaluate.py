@@ -247,9 +247,9 @@ def personalisation(
         design = Design(scenario="conversation", value="gain", **draws)
         interval = cluster_bootstrap(gains.assign(system="gain"), design).iloc[0]
         signs = np.sign(gains["gain"]).tolist()
-        row = [plain, signs.count(1), signs.count(-1), signs.count(0)]
-        row += interval[["mean", "low", "high"]].astype(float).tolist()
-        rows.append([*row, len(gains)])
+        counts = [signs.count(1), signs.count(-1), signs.count(0)]
+        ends = interval[["mean", "low", "high"]].astype(float)
+        rows.append([plain, *counts, *ends, len(gains)])
     columns = ["system", "helped", "hurt", "same", "mean gain", "low", "high", "n"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -261,31 +261,36 @@ def sensitivity(partition: Partition, runs: Runs, measure: str = "nDCG@10", **dr
     ``worst`` and ``best`` those of each topic's lowest and highest; ``range`` is best less worst, with its
     95 % interval over conversations. Empty without runs.
     """
-    formulations = {intent.id: len(intent.formulations) for intent in partition.all_intents()}
-    rows = []
-    for name, run in runs.items():
-        system, _, text = name.rpartition("-")
-        number = int(text)
-        scores = score_run(run, partition.qrels, [measure]).topics[measure]
-        for judged in map(topic, scores.index):
-            if number <= formulations.get(judged.intent, 0):
-                row = (system, judged.kind, judged.conversation, judged.id, number, scores[judged.id])
-                rows.append(row)
     keys = ["system", "kind", "conversation", "topic"]
-    frame = pd.DataFrame(rows, columns=[*keys, "number", "score"]).sort_values("number")
-    each = frame.groupby(keys)["score"].agg(
-        canonical="first", total="sum", worst="min", best="max", size="size"
-    )
+    scores = _formulation_scores(partition, runs, measure)
+    groups = scores.sort_values("number").groupby(keys)["score"]
+    each = groups.agg(canonical="first", total="sum", worst="min", best="max", size="size")
     each = each[each["size"] > 1].reset_index()
     each["others"] = (each["total"] - each["canonical"]) / (each["size"] - 1)
     each["range"] = each["best"] - each["worst"]
-    tables = []
+    design = Design(scenario="conversation", value="range", **draws)
+    rows = []
     for (system, kind), part in each.groupby(["system", "kind"]):
-        interval = cluster_bootstrap(part, Design(scenario="conversation", value="range", **draws)).iloc[0]
-        means = part[["canonical", "others", "worst", "best", "range"]].mean().to_dict()
-        ends = {"low": interval["low"], "high": interval["high"], "n": len(part)}
-        tables.append({"system": system, "kind": kind, **means, **ends})
-    return pd.DataFrame(tables)
+        row: dict[str, Any] = {"system": system, "kind": kind}
+        row.update(part[["canonical", "others", "worst", "best", "range"]].mean())
+        row.update(cluster_bootstrap(part, design).iloc[0][["low", "high"]])
+        row["n"] = len(part)
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _formulation_scores(partition: Partition, runs: Runs, measure: str) -> pd.DataFrame:
+    """One row a topic and formulation: system, kind, conversation, topic, the formulation's number, score."""
+    tables = []
+    for name, run in runs.items():
+        system, _, number = name.rpartition("-")
+        scored = score_run(run, partition.qrels, [measure]).topics
+        table = _topics(partition).join(scored[measure].rename("score"), on="topic")
+        tables.append(table.assign(system=system, number=int(number)))
+    frame = pd.concat(tables, ignore_index=True)
+    n_formulations = {intent.id: len(intent.formulations) for intent in partition.all_intents()}
+    most = frame["intent"].map(n_formulations).fillna(0)
+    return frame[frame["number"] <= most]
 
 
 def beside_people(models: pd.DataFrame, ceiling: pd.DataFrame) -> pd.DataFrame:
@@ -331,6 +336,7 @@ def score_links(partition: Partition, runs: Runs) -> pd.DataFrame:
         upper = {}
         for intent, ranking in run.items():
             upper[intent] = [Hit(hit.id.upper(), hit.score) for hit in ranking]
-        row = score_run(upper, qrels, ["P@1", "RR@10", "R@10", "R"]).topics.mean().to_dict()
-        rows.append({"system": name, "reachable": row.pop("R"), "n": len(qrels), **row})
+        scored = score_run(upper, qrels, ["P@1", "RR@10", "R@10", "R"])
+        means = scored.topics.mean().rename({"R": "reachable"})
+        rows.append({"system": name, **means, "n": len(qrels)})
     return pd.DataFrame(rows, columns=["system", "P@1", "RR@10", "R@10", "reachable", "n"])

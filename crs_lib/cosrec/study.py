@@ -44,7 +44,7 @@ _CORPUS_FILES = {
     "ratings": "ratings.csv",
     "judged": "judgments.csv",
 }
-_NOTHING = pd.DataFrame()
+_EMPTY_TABLE = pd.DataFrame()
 _LOG = logging.getLogger("crs_lib.cosrec")
 
 
@@ -90,13 +90,13 @@ def _score(settings: ScoreSettings, stage: runs.Stage) -> dict[str, pd.DataFrame
     draws: dict[str, Any] = {"resamples": settings.resamples, "seed": settings.seed}
     recommended = floored[floored["kind"] == "recommendation"]
     readers = evaluate.reader(curated, recommended, settings.mapping)
-    tables = {"scores": floored, "means": evaluate.means(floored, names, **draws)}
+    tables = {"scores": floored}
+    tables["means"] = evaluate.means(floored, names, **draws)
     tables["matched"] = evaluate.matched(curated, rankings, files.unread)
-    groups = {"by_user": (recommended, ["user_index"]), "by_reader": (readers, ["reader"])}
-    groups["by_turn"] = (floored, ["kind", "turn"])
-    for name, (rows, by) in groups.items():
-        tables[name] = evaluate.means(rows, [measure], by, **draws)
-    tables["differences"] = _NOTHING
+    tables["by_user"] = evaluate.means(recommended, [measure], ["user_index"], **draws)
+    tables["by_reader"] = evaluate.means(readers, [measure], ["reader"], **draws)
+    tables["by_turn"] = evaluate.means(floored, [measure], ["kind", "turn"], **draws)
+    tables["differences"] = _EMPTY_TABLE
     if len(rankings) > 1:
         tables["differences"] = evaluate.differences(scores, measure, **draws)
     tables["personal"] = evaluate.personalisation(scores, _twins(rankings), measure, **draws)
@@ -108,7 +108,7 @@ def _beside(
     curated: Partition, folder: Path, measure: str, draws: Mapping[str, Any]
 ) -> dict[str, pd.DataFrame]:
     """The tables of what notebook 13 writes beside its runs: links, and runs of single formulations."""
-    tables = {"links": _NOTHING, "variants": _NOTHING}
+    tables = {"links": _EMPTY_TABLE, "variants": _EMPTY_TABLE}
     if (folder / "links").is_dir():
         linked = {"earlier grades": evaluate.pool_prior(curated)}
         linked |= retrieve.read_runs(folder / "links").runs
@@ -127,12 +127,12 @@ def _twins(names: Mapping[str, object]) -> dict[str, str]:
 
 def _joint(scores: pd.DataFrame, path: Path, measure: str) -> dict[str, pd.DataFrame]:
     if not path.is_file():
-        return {"by_intent": _NOTHING, "joint": _NOTHING}
+        return {"by_intent": _EMPTY_TABLE, "joint": _EMPTY_TABLE}
     routes = retrieve.read_routes(path)
     lacking = sorted(set(scores["system"]) - set(routes))
     if lacking:
         _LOG.warning("no joint measure: %s holds no routes of %s", path.name, ", ".join(lacking))
-        return {"by_intent": _NOTHING, "joint": _NOTHING}
+        return {"by_intent": _EMPTY_TABLE, "joint": _EMPTY_TABLE}
     by_intent = evaluate.joint(scores, routes, measure)
     return {"by_intent": by_intent, "joint": evaluate.joint_means(by_intent)}
 

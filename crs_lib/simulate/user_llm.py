@@ -29,7 +29,7 @@ def clean(text: str) -> str:
     return line
 
 
-class Named:
+class _Named:
     """What a text names as systems read it: (field, value) pairs, films, and the words that name them."""
 
     def __init__(self, grounder: Grounder, text: str) -> None:
@@ -46,16 +46,16 @@ class Named:
         self.words = [text[start:end] for start, end in sorted(spans)]
 
 
-def drift_of(grounder: Grounder, text: str, template: str, needed: Needed) -> dict[str, list[str]]:
+def _drift_of(grounder: Grounder, text: str, template: str, needed: Needed) -> dict[str, list[str]]:
     """The values and films that were ``planned`` and those that a wording ``said``, as ``field=value``."""
-    planned = Named(grounder, template)
-    said = Named(grounder, text)
+    planned = _Named(grounder, template)
+    voiced = _Named(grounder, text)
     planned.pairs.update(needed)
     for field, value in needed:
         if field == SITUATION and value in text:
-            said.pairs.add((field, value))
+            voiced.pairs.add((field, value))
     lists = {}
-    for name, named in (("planned", planned), ("said", said)):
+    for name, named in (("planned", planned), ("said", voiced)):
         films = {("film", grounder.catalog.items[film].title) for film in named.films}
         lists[name] = [f"{field}={value}" for field, value in sorted(named.pairs | films)]
     return lists
@@ -65,8 +65,8 @@ def fault(grounder: Grounder, text: str, template: str, needed: Needed) -> str:
     """Why a wording does not voice the plan, or nothing: values and films must be the plan's, no others."""
     if not text or len(text) > LONGEST:
         return f"it has {len(text)} characters, expected 1 to {LONGEST}"
-    named = Named(grounder, text)
-    planned = Named(grounder, template)
+    named = _Named(grounder, text)
+    planned = _Named(grounder, template)
     missing = planned.pairs.union(needed) - named.pairs
     lacking = {value for field, value in missing if field != SITUATION or value not in text}
     if lacking:
@@ -128,12 +128,12 @@ class ModelWording:
                 return text, log
             faults.append(reason)
             if self.drift and 0 < len(text) <= LONGEST:
-                log["drift"] = drift_of(self.grounder, text, template, needed)
+                log["drift"] = _drift_of(self.grounder, text, template, needed)
                 return text, log
         return template, {"worded_by": "template", "fallback": True, "faults": faults}
 
     def _request(self, template: str, needed: Needed, turn: int, attempt: int) -> Request:
-        must_say = dict.fromkeys(Named(self.grounder, template).words)  # as the template has them
+        must_say = dict.fromkeys(_Named(self.grounder, template).words)  # as the template has them
         situations = [value for field, value in needed if field == SITUATION]
         lines = [f"- {part}" for part in (*must_say, *situations)] or ["- (none)"]
         prompt = prompts.render(

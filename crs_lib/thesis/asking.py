@@ -17,7 +17,7 @@ from crs_lib.metrics.records import BatchScorer, Scores, unscored
 
 ROLE = "topics"
 SHORTEST = "ollama:mistral:7b"
-_AT_ONCE = 500  # texts whose calls are prepared together
+AT_ONCE = 500  # texts whose calls are prepared together
 
 
 class _UnansweredError(RunError):
@@ -66,8 +66,8 @@ class Asker:
         schema = _schema(names, longest)
         answers: dict[str, dict[str, list[str]]] = {}
         distinct = [text for text in dict.fromkeys(texts) if text not in self._unusable]
-        for first in range(0, len(distinct), _AT_ONCE):
-            part = distinct[first : first + _AT_ONCE]
+        for first in range(0, len(distinct), AT_ONCE):
+            part = distinct[first : first + AT_ONCE]
             requests = [_request(prompt, text, schema, values) for text in part]
             for text, answer in zip(part, self._llm.gather(requests), strict=True):
                 if not isinstance(answer, LLMError):
@@ -97,7 +97,8 @@ def _schema(names: Sequence[str], longest: int) -> dict[str, Any]:
 def _request(prompt: str, text: str, schema: Mapping[str, Any], values: Mapping[str, str | int]) -> Request:
     question = prompts.render(prompt, message=text, fence=fence([text]), **values)
     tags = {"text": fingerprint(text)[:12]}
-    return Request.ask(ROLE, question, seed=0, options={"temperature": 0}, schema=schema, tags=tags)
+    options = {"temperature": 0}
+    return Request.ask(ROLE, question, seed=0, options=options, schema=schema, tags=tags)
 
 
 @dataclass(eq=False)

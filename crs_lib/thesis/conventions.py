@@ -84,13 +84,15 @@ def _grounded_scorer(config: ScoringConfig, others: OtherArms, model: "str | LLM
     """Concepts against the thesis's index; no other arm is looked at."""
     catalog = ThesisCatalog.load(config.catalog)
     name = config.chosen.extractor
-    extractor = extractors.create(name, extractors.ExtractorInputs(catalog.space, None, model))
+    inputs = extractors.ExtractorInputs(catalog.space, None, model)
+    extractor = extractors.create(name, inputs)
     space = _space(config, catalog)
     embedder = f"sentences: {space.name}"
     if extractor.embedder:
         embedder = f"{extractor.embedder}; {embedder}"
+    origin = config.origin(name, embedder, _inputs(config))
     scorer = grounded.GroundedScorer(catalog, extractor, space, config.chosen)
-    return PreparedScorer(scorer, config.origin(name, embedder, _inputs(config)), grounded.METRICS)
+    return PreparedScorer(scorer, origin, grounded.METRICS)
 
 
 @SCORERS.register("legacy", metrics=lambda: legacy.METRICS)
@@ -106,7 +108,8 @@ def _legacy_scorer(config: ScoringConfig, others: OtherArms, model: "str | LLM")
     kind = legacy.LegacyScorer
     if isinstance(extractor, replay.ReplayedLda):
         kind = replay.ReplayedScorer
-    origin = config.origin(name, f"topics: {extractor.name}; sentences: {space.name}", inputs)
+    embedder = f"topics: {extractor.name}; sentences: {space.name}"
+    origin = config.origin(name, embedder, inputs)
     return PreparedScorer(kind(space, extractor, config.chosen), origin, legacy.METRICS)
 
 
@@ -114,13 +117,15 @@ def _space(config: ScoringConfig, catalog: ThesisCatalog) -> SentenceSpace:
     """The sentence space of a scoring; TF-IDF is fitted on the catalogue."""
     file = _vocabulary(config)
     words = read_vocabulary(file) if file else None
-    space: SentenceSpace = SPACES.get(config.chosen.similarity).make(catalog.documents, words)
+    entry = SPACES.get(config.chosen.similarity)
+    space: SentenceSpace = entry.make(catalog.documents, words)
     return space
 
 
 def _vocabulary(config: ScoringConfig) -> str:
     """The file of the sentence space's features: the one named, else the thesis's for its own catalogue."""
-    if config.vocabulary or not SPACES.get(config.chosen.similarity).facts.get("vocabulary"):
+    facts = SPACES.get(config.chosen.similarity).facts
+    if config.vocabulary or not facts.get("vocabulary"):
         return config.vocabulary
     return str(topics.vocabulary_of(config.catalog) or "")
 

@@ -67,7 +67,8 @@ class ConceptSpace:
     @cached_property
     def idf(self) -> NDArray[np.float64]:
         """Inverse document frequency of every concept over the films: ln((1+N)/(1+df)) + 1."""
-        return np.asarray(np.log((1 + self.n_films) / (1 + self.films)) + 1)
+        ratio = (1 + self.n_films) / (1 + self.films)
+        return np.asarray(np.log(ratio) + 1)
 
     def keys(self, codes: Iterable[int]) -> list[str]:
         """The concept keys of codes, sorted."""
@@ -172,12 +173,15 @@ class _Rules(_Substring):
     @cached_property
     def _declared(self) -> frozenset[int]:
         """The codes of values in a declared form, or of fields that declare none."""
-        forms = {name: re.compile(field.pattern or ".*", re.DOTALL) for name, field in FIELDS.items()}
+        forms = {}
+        for name, field in FIELDS.items():
+            forms[name] = re.compile(field.pattern or ".*", re.DOTALL)
         forms["year"] = _YEAR
-        declared = []
-        for code, (name, value) in enumerate(zip(self.space.field, self.space.value, strict=True)):
+        declared = set()
+        pairs = zip(self.space.field, self.space.value, strict=True)
+        for code, (name, value) in enumerate(pairs):
             if forms[name].fullmatch(value):
-                declared.append(code)
+                declared.add(code)
         return frozenset(declared)
 
 
@@ -201,7 +205,8 @@ class _Fuzzy(_Substring):
         self.near = lru_cache(20_000)(self._near)
 
     def sets(self, texts: Sequence[str]) -> Sets:
-        return [codes | self._spelt(text) for codes, text in zip(super().sets(texts), texts, strict=True)]
+        spelt = map(self._spelt, texts)
+        return list(map(frozenset.union, super().sets(texts), spelt))
 
     def _near(self, word: str) -> list[str]:
         """The words of values that are spelt almost like a word."""
@@ -212,10 +217,10 @@ class _Fuzzy(_Substring):
         near: set[str] = set()
         for word in set(re.findall(r"\w+", text.lower())):
             near.update(self.near(word))
-        met: Counter[int] = Counter()
+        n_words: Counter[int] = Counter()
         for word in near:
-            met.update(self._values_of[word])
-        return frozenset(code for code, n_words in met.items() if n_words == self._length[code])
+            n_words.update(self._values_of[word])
+        return frozenset(code for code, n in n_words.items() if n == self._length[code])
 
 
 class _FieldVectors:
@@ -232,11 +237,14 @@ class _FieldVectors:
 
     def nearest(self, counts: Any, threshold: float, top: int) -> list[tuple[int, int]]:
         """The best values of each text, as (text, code); of equal cosines the first in the catalogue."""
-        cosines = (self._weigh.transform(counts[:, self._columns]) @ self._values).tocoo()
+        texts = self._weigh.transform(counts[:, self._columns])
+        cosines = (texts @ self._values).tocoo()
         sure = cosines.data >= threshold
-        order = np.lexsort((cosines.col[sure], -cosines.data[sure], cosines.row[sure]))
-        rows = cosines.row[sure][order]
-        columns = cosines.col[sure][order]
+        rows = cosines.row[sure]
+        columns = cosines.col[sure]
+        order = np.lexsort((columns, -cosines.data[sure], rows))
+        rows = rows[order]
+        columns = columns[order]
         rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
         best = rank < top
         codes = columns[best] + self.first
@@ -286,7 +294,8 @@ class _Embed(_SpaceExtractor):
             return None
         counter = CountVectorizer(tokenizer=str.split, token_pattern=None, dtype=np.float64)
         counts = counter.fit_transform(texts)
-        return (counts @ self._grams.transform(counter.get_feature_names_out())).tocsr()
+        grams = self._grams.transform(counter.get_feature_names_out())
+        return (counts @ grams).tocsr()
 
 
 @EXTRACTORS.register("hybrid")

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from crs_lib.core.dialogue import Dialogue, Pair
@@ -123,22 +124,19 @@ class GroundedScorer:
 
     def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]:
         """The scores of each dialogue; the answer does not depend on which are given together."""
-        texts: dict[str, None] = {}
-        values: dict[str, None] = {}
         pairs: dict[tuple[str, str], None] = {}
+        values: dict[str, None] = {}
         for dialogue in dialogues:
             for pair in dialogue.pairs():
-                texts[pair.user.text] = None
-                texts[pair.system.text] = None
                 pairs[pair.user.text, pair.system.text] = None
-                for _, value in _wishes(pair) or ():
-                    values[value] = None
-        to_read = list({**texts, **values})
+                values.update(dict.fromkeys(value for _, value in _wishes(pair) or ()))
+        texts = list(dict.fromkeys(chain.from_iterable(pairs)))
+        to_read = list(dict.fromkeys([*texts, *values]))
         concepts = dict(zip(to_read, self.extractor.sets(to_read), strict=True))
         words = dict(zip(texts, map(_words_of, texts), strict=True))
         alike = dict.fromkeys(pairs, math.nan)
         if self.space is not None:
-            alike = similarities(self.space, list(texts), list(pairs))
+            alike = similarities(self.space, texts, list(pairs))
         scores = []
         for dialogue in dialogues:
             turns = []
@@ -168,10 +166,12 @@ class GroundedScorer:
         rows = [who | self._turn(turn) for turn in turns]
         shifts = [turn for turn in dialogue.shift_turns() if 1 <= turn <= len(turns)]
         recoveries = self._recoveries(rows, shifts)
-        session = {**who, "convention": self.convention.name, **self._session(turns, rows, recoveries)}
+        shift_rows = [who | row for row in _shift_rows(recoveries)]
+        session = {**who, "convention": self.convention.name}
+        session.update(self._session(turns, rows, recoveries))
         session["detail"]["segments"] = self._segments(turns, shifts)
         session["detail"]["shift_points"] = shifts
-        return Scores(rows, [who | row for row in _shift_rows(recoveries)], session)
+        return Scores(rows, shift_rows, session)
 
     def _recoveries(self, rows: Sequence[_Row], shifts: Sequence[int]) -> _Recoveries:
         convention = self.convention
@@ -192,7 +192,8 @@ class GroundedScorer:
         cc = overlap.jaccard(user, system, empty=convention.empty)
         cr = overlap.idf_cosine(user, system, self._idf, empty=convention.empty)
         unclipped = composite.tas(cc, cr, turn.echo, convention.tas)
-        row: _Row = {"turn": turn.pair.turn, "stage": str(turn.pair.user.state.stage)}
+        row: _Row = {"turn": turn.pair.turn}
+        row["stage"] = str(turn.pair.user.state.stage)
         row["cross_coherence"] = cc
         row["context_retention"] = cr
         row["topic_interference"] = turn.echo
@@ -201,7 +202,8 @@ class GroundedScorer:
         row["both_empty"] = not user and not system
         row["undefined"] = overlap.BOTH_EMPTY if math.isnan(cc) else ""
         row["semantic_similarity"] = turn.alike
-        for name, value in overlap.agreement(turn.gold, system)._asdict().items():
+        slots = overlap.agreement(turn.gold, system)
+        for name, value in slots._asdict().items():
             row[f"slot_{name}"] = value
         row["recommendation_satisfaction"] = self._satisfaction(turn)
         row["missing_concepts"] = self.extractor.space.keys(user - system)
@@ -219,8 +221,9 @@ class GroundedScorer:
         if not turn.gold or not titles:
             return 0.0
         weights = []
-        for title in titles:
-            weights.append(self._weight(turn.gold & self._of_title.get(str(title), frozenset())))
+        for title in map(str, titles):
+            film = self._of_title.get(title, frozenset())
+            weights.append(self._weight(turn.gold & film))
         return max(weights) / self._weight(turn.gold)
 
     def _weight(self, codes: _Codes) -> float:
@@ -270,7 +273,8 @@ class GroundedScorer:
             cr = self._cosine(users, systems)
             echo = mean_of([turn.echo for turn in part])
             row: _Row = {"first": first, "last": after - 1, "cc": cc, "cr": cr, "copying": echo}
-            rows.append(row | {"tas": self._tas(cc, cr, echo)})
+            row["tas"] = self._tas(cc, cr, echo)
+            rows.append(row)
         return rows
 
     def _cosine(self, users: Counter[int], systems: Counter[int]) -> float:
@@ -283,7 +287,10 @@ class GroundedScorer:
         return dot / math.sqrt(self._squares(users) * self._squares(systems))
 
     def _squares(self, counts: Counter[int]) -> float:
-        return sum((count * self._idf[code]) ** 2 for code, count in sorted(counts.items()))
+        squares = 0.0
+        for code, count in sorted(counts.items()):
+            squares += (count * self._idf[code]) ** 2
+        return squares
 
 
 def _shift_rows(recoveries: _Recoveries) -> list[_Row]:
@@ -369,14 +376,14 @@ def _spread_of(values: Sequence[float]) -> float:
 def detail(turns: Sequence[Mapping[str, Any]], n_shifts: int) -> dict[str, Any]:
     """Counts of a session: turns, shifts, empty and clipped turns, concepts missing and added, ten on top."""
     counts: dict[str, Any] = {"n_turns": len(turns), "n_shifts": n_shifts}
-    counts["n_both_empty_turns"] = [turn["both_empty"] for turn in turns].count(True)
-    counts["n_clipped_turns"] = [turn["clipped"] for turn in turns].count(True)
+    counts["n_both_empty_turns"] = sum(turn["both_empty"] for turn in turns)
+    counts["n_clipped_turns"] = sum(turn["clipped"] for turn in turns)
     top = {}
     for kind in ("missing", "hallucinated"):
         concepts: Counter[str] = Counter()
         for turn in turns:
             concepts.update(turn[f"{kind}_concepts"])
         counts[f"{kind}_concepts"] = concepts.total()
-        ranked = sorted(concepts.items(), key=lambda concept: (-concept[1], concept[0]))
+        ranked = sorted(sorted(concepts.items()), key=itemgetter(1), reverse=True)
         top[f"top_{kind}"] = list(map(list, ranked[:_TOP]))
     return counts | top

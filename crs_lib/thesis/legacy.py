@@ -64,13 +64,14 @@ class LegacyScorer:
 
     def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]:
         """The scores of each dialogue."""
-        texts: dict[str, None] = {}
-        pairs: dict[tuple[str, str], None] = {}
+        every: list[str] = []
+        pairs: list[tuple[str, str]] = []
         for dialogue in dialogues:
-            texts.update(dict.fromkeys(turn.text for turn in dialogue.turns))
-            pairs.update(dict.fromkeys(_compared(dialogue)))
-        alike = similarities(self.space, list(texts), list(pairs))
-        ask = self._topics_of(list(texts), dialogues, alike)
+            every += [turn.text for turn in dialogue.turns]
+            pairs += _compared(dialogue)
+        texts = list(dict.fromkeys(every))
+        alike = similarities(self.space, texts, list(dict.fromkeys(pairs)))
+        ask = self._topics_of(texts, dialogues, alike)
         return [self._score(dialogue, ask, alike) for dialogue in dialogues]
 
     def _topics_of(self, texts: Sequence[str], dialogues: Sequence[Dialogue], alike: Alike) -> Ask:
@@ -78,16 +79,19 @@ class LegacyScorer:
         topics = dict(zip(texts, self.topics.topics(texts), strict=True))
         new: dict[str, None] = {}
         for dialogue in dialogues:
-            for _, part in _parts(_texts(dialogue, USER), topics.__getitem__, alike, self.convention):
+            users = _texts(dialogue, USER)
+            for _, part in _parts(users, topics.__getitem__, alike, self.convention):
                 if part not in topics:
                     new[part] = None
-        topics.update(zip(new, self.topics.topics(list(new)), strict=True))
+        parts = list(new)
+        topics.update(zip(parts, self.topics.topics(parts), strict=True))
         self._learn(topics.values())
         return topics.__getitem__
 
     def _learn(self, topics: Iterable[Sequence[str]]) -> None:
         """Make the rows of all distinct topic lists at once; pairs of them are compared when asked for."""
-        lists = list(filter(None, dict.fromkeys(map(_admitted, topics))))
+        distinct = dict.fromkeys(map(_admitted, topics))
+        lists = list(filter(None, distinct))
         rows = self.space.rows(list(map(" ".join, lists)))
         self._vectors = dict(zip(lists, _entries(rows), strict=True))
         self._memo: dict[tuple[Topics, Topics], float] = {}
@@ -104,21 +108,24 @@ class LegacyScorer:
 
     def _score(self, dialogue: Dialogue, ask: Ask, alike: Alike) -> Scores:
         """The scores of a dialogue; topics are asked for in the order in which the thesis asked."""
+        users = _texts(dialogue, USER)
         replies = _texts(dialogue, SYSTEM)
         segments = []
-        for first, part in _parts(_texts(dialogue, USER), ask, alike, self.convention):
+        for first, part in _parts(users, ask, alike, self.convention):
             segments.append(_Segment(first, _admitted(ask(part))))
         shifts = []
         for old, new in pairwise(segments):
-            later = map(_admitted, map(ask, replies[new.first :]))  # asked until one recovers
-            shifts.append(self._shift(old, new, later))
-        n_topics = list(map(len, map(_admitted, map(ask, replies))))
+            later = map(ask, replies[new.first :])  # asked until one recovers
+            shifts.append(self._shift(old, new, map(_admitted, later)))
+        answers = map(_admitted, map(ask, replies))
+        n_topics = list(map(len, answers))
         cross = [alike[pair.user.text, pair.system.text] for pair in dialogue.pairs()]
         retained = list(map(alike.__getitem__, pairwise(replies)))
         detail = _detail(len(cross), shifts, segments)
         who: dict[str, Any] = {"model": dialogue.model_name, "session_id": dialogue.session_id}
         turns = _turn_rows(who, cross, retained, n_topics, detail["shift_points"])
-        session = {**who, "convention": self.convention.name, **self._session(shifts, cross, retained)}
+        session = {**who, "convention": self.convention.name}
+        session.update(self._session(shifts, cross, retained))
         session["judge"] = dict.fromkeys(constructs.CONSTRUCTS)
         session["detail"] = detail
         return Scores(turns, [_shift_row(who, shift) for shift in shifts], session)
@@ -133,7 +140,8 @@ class LegacyScorer:
             hits += self._agrees(reply, old.topics)
             if self._agrees(reply, new.topics):
                 return _Shift(turn, True, scanned, hits / scanned)
-        return _Shift(turn, False, 0, hits / max(1, min(scanned, PATIENCE)))
+        waited = max(1, min(scanned, PATIENCE))
+        return _Shift(turn, False, 0, hits / waited)
 
     def _agrees(self, reply: Topics, wanted: Topics) -> bool:
         return bool(reply and wanted) and self._match(reply, wanted) >= self.convention.alignment
@@ -150,7 +158,8 @@ class LegacyScorer:
         cc = mean_of(cross)
         cr = mean_of(retained)
         score = composite.cas(rate, delay - 1, interference, cc, cr, self.convention.cas, slowest=SLOWEST)
-        return dict(zip(METRICS, (rate, delay, interference, cc, cr, score), strict=True))
+        values = (rate, delay, interference, cc, cr, score)
+        return dict(zip(METRICS, values, strict=True))
 
 
 def _turn_rows(
@@ -162,16 +171,20 @@ def _turn_rows(
 ) -> list[dict[str, Any]]:
     """A row a turn; the first reply retains nothing."""
     rows = []
-    for turn, (cc, cr) in enumerate(zip(cross, [math.nan, *retained], strict=False), start=1):
+    values = zip(cross, [math.nan, *retained], n_topics, strict=False)
+    for turn, (cc, cr, n) in enumerate(values, start=1):
         row = {**who, "turn": turn, "cross_coherence": cc, "context_retention": cr}
-        rows.append(row | {"detected_shift": turn in shift_turns, "n_topics": n_topics[turn - 1]})
+        row["detected_shift"] = turn in shift_turns
+        row["n_topics"] = n
+        rows.append(row)
     return rows
 
 
 def _shift_row(who: Mapping[str, Any], shift: _Shift) -> dict[str, Any]:
     row = {**who, "turn": shift.turn, "recovered_text": shift.recovered}
     row["delay_text"] = float(shift.delay) if shift.recovered else math.nan
-    return row | {"interference": shift.interference}
+    row["interference"] = shift.interference
+    return row
 
 
 def _detail(n_turns: int, shifts: Sequence[_Shift], segments: Sequence[_Segment]) -> dict[str, Any]:
@@ -180,9 +193,9 @@ def _detail(n_turns: int, shifts: Sequence[_Shift], segments: Sequence[_Segment]
     for shift, following in pairwise(shifts):
         late += shift.recovered and shift.turn + shift.delay > following.turn
     detail: dict[str, Any] = {"n_turns": n_turns, "n_shifts": len(shifts)}
-    detail["n_recovered"] = [shift.recovered for shift in shifts].count(True)
+    detail["n_recovered"] = sum(shift.recovered for shift in shifts)
     detail["n_recovered_late"] = late
-    detail["n_segments_without_topics"] = [segment.topics for segment in segments].count(())
+    detail["n_segments_without_topics"] = sum(not segment.topics for segment in segments)
     detail["shift_points"] = [shift.turn for shift in shifts]
     return detail
 
@@ -209,8 +222,10 @@ def _texts(dialogue: Dialogue, speaker: str) -> list[str]:
 
 def _compared(dialogue: Dialogue) -> list[tuple[str, str]]:
     """The pairs of texts whose similarity a session needs: user to reply, reply to reply, user to user."""
-    own = [(pair.user.text, pair.system.text) for pair in dialogue.pairs()]
-    return [*own, *pairwise(_texts(dialogue, SYSTEM)), *pairwise(_texts(dialogue, USER))]
+    compared = [(pair.user.text, pair.system.text) for pair in dialogue.pairs()]
+    for speaker in (SYSTEM, USER):
+        compared += pairwise(_texts(dialogue, speaker))
+    return compared
 
 
 def _parts(users: Sequence[str], ask: Ask, alike: Alike, convention: Convention) -> Iterator[tuple[int, str]]:
@@ -220,11 +235,12 @@ def _parts(users: Sequence[str], ask: Ask, alike: Alike, convention: Convention)
     """
     if not users:
         return
-    first, before = 0, ask(users[0])
-    for number, (last, now) in enumerate(pairwise(users), start=1):
-        topics = ask(now)
-        alike_topics = jaccard(set(before), set(topics), empty="zero")
-        if alike[last, now] < convention.shift_similarity or alike_topics < convention.shift_jaccard:
+    first = 0
+    before = ask(users[0])
+    for number, pair in enumerate(pairwise(users), start=1):
+        topics = ask(users[number])
+        shared = jaccard(set(before), set(topics), empty="zero")
+        if alike[pair] < convention.shift_similarity or shared < convention.shift_jaccard:
             yield first, " ".join(users[first:number])
             first = number
         before = topics

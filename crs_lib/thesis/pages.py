@@ -111,8 +111,8 @@ def evaluate_all(run: str, names: Sequence[str]) -> pd.DataFrame:
         first = _headline(run, name)
         ranks = first.means.rank(ascending=first.lower_is_better, method="min")
         cells = first.means.map("{:.3f} ".format) + ranks.map("({:.0f})".format)
-        title = f"{base.get(first.outcome).label}, {name}"
-        columns[title] = cells.where(first.means.notna(), "–")
+        label = base.get(first.outcome).label
+        columns[f"{label}, {name}"] = cells.where(first.means.notna(), "–")
     return pd.DataFrame(columns).rename_axis("system").reset_index()
 
 
@@ -141,13 +141,13 @@ def side_by_side(run: str, names: Sequence[str]) -> pd.DataFrame | None:
     """Published figure, ours and the difference by convention, metric and model; None on other logs."""
     rows = []
     for name in names:
-        means = evaluate.read(run, "model_metrics", name)
+        means = evaluate.read(run, "model_metrics", name).dropna(subset="mean")
         published = published_of(run, name, set(means["model"])).means
-        scored = means[means["mean"].notna() & means["metric"].isin(layout.outcomes(name))]
-        for model, metric, mean in scored[["model", "metric", "mean"]].itertuples(index=False):
-            figure = published.get(model, {}).get(metric)
+        scored = means[means["metric"].isin(layout.outcomes(name))]
+        for row in scored.itertuples():
+            figure = published.get(row.model, {}).get(row.metric)
             if figure is not None:
-                rows.append(_compared(name, metric, model, figure, mean))
+                rows.append(_compared(name, row.metric, row.model, figure, row.mean))
     return pd.DataFrame(rows) if rows else None
 
 
@@ -193,16 +193,17 @@ def _silences(turns: pd.DataFrame, shifts: pd.DataFrame) -> dict[str, pd.Series]
     recovered = shifts[shifts["recovered_combined"].fillna(False).astype(bool)]
     recovery_turn = recovered["turn"] + recovered["delay_combined"].astype(int)
     keys = ["model", "session_id", "turn"]
-    recoveries = recovered.assign(turn=recovery_turn)[keys].merge(turns[[*keys, "both_empty"]], on=keys)
+    silences = turns[[*keys, "both_empty"]]
+    recoveries = recovered.assign(turn=recovery_turn)[keys].merge(silences, on=keys)
     silent_recovery = recoveries["both_empty"].astype(bool)
     late = recovery_turn >= next_shift[recovered.index]
-    return {
-        "turns in which neither side names a concept": silent.groupby(model, sort=False).mean(),
-        "concept overlap that comes from such turns": silent_overlap / overlap.groupby(model).sum(),
-        "recoveries in such a turn": silent_recovery.groupby(recoveries["model"]).mean(),
-        "turns whose score is clipped": clipped.groupby(model).mean(),
-        "recoveries after the next shift (grounded)": late.groupby(recovered["model"]).mean(),
-    }
+    shares = {}
+    shares["turns in which neither side names a concept"] = silent.groupby(model, sort=False).mean()
+    shares["concept overlap that comes from such turns"] = silent_overlap / overlap.groupby(model).sum()
+    shares["recoveries in such a turn"] = silent_recovery.groupby(recoveries["model"]).mean()
+    shares["turns whose score is clipped"] = clipped.groupby(model).mean()
+    shares["recoveries after the next shift (grounded)"] = late.groupby(recovered["model"]).mean()
+    return shares
 
 
 def _inside_words(run: str) -> pd.Series:
@@ -273,7 +274,8 @@ def write_thresholds(config: evaluate.EvaluateConfig) -> tuple[list[Path], str]:
     files = write_grid(THRESHOLDS, [{"run": config.run}], f"{config.run}-thresholds", names)
     orders: Counter[str] = Counter()
     for name in names:
-        ranked = _headline(config.run, name).means.dropna().sort_values(ascending=False, kind="stable")
+        means = _headline(config.run, name).means.dropna()
+        ranked = means.sort_values(ascending=False, kind="stable")
         orders[" > ".join(ranked.index)] += 1
     counts = "; ".join(f"{order} in {count}" for order, count in orders.most_common())
     return files, f"order of systems under {len(names)} settings of the thresholds: {counts}"
@@ -328,8 +330,8 @@ def _on_scale(row: Mapping[str, str], columns: Mapping[str, str]) -> dict[str, f
 def _has_sessions(run: str, convention: str, turns: int) -> bool:
     """Whether every system has sessions enough of the length of the published logs."""
     results = evaluate.read(run, "results", convention).dropna(subset="detail")
-    lengths = pd.Series([detail.get("n_turns") for detail in results["detail"]], index=results.index)
-    counts = (lengths == turns).groupby(results["model"]).sum()
+    is_of_length = results["detail"].map(lambda detail: detail.get("n_turns") == turns)
+    counts = is_of_length.groupby(results["model"]).sum()
     return bool((counts >= LEAST_SESSIONS).all())
 
 

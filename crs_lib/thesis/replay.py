@@ -61,14 +61,15 @@ def _wordnet() -> Path:
 
 
 @safety.reader("WordNet")
-def _noun_lemmas(folder: str | Path) -> Callable[[str], str]:
-    """The noun lemma of a word by a folder of WordNet 3.0: the shortest noun of its forms, else the word."""
+def noun_lemmas() -> Callable[[str], str]:
+    """The noun lemma of a word by WordNet 3.0: the shortest noun of its forms, else the word."""
+    folder = _wordnet()
     nouns = set()
-    for line in (Path(folder) / _NOUNS).read_text(encoding="utf-8").splitlines():
+    for line in (folder / _NOUNS).read_text(encoding="utf-8").splitlines():
         if not line.startswith(" "):
             nouns.add(line.partition(" ")[0])
     irregular = {}
-    for line in (Path(folder) / _EXCEPTIONS).read_text(encoding="utf-8").splitlines():
+    for line in (folder / _EXCEPTIONS).read_text(encoding="utf-8").splitlines():
         if line.split():
             plural, *singulars = line.split()
             irregular[plural] = singulars
@@ -118,7 +119,7 @@ class ReplayedLda(Lda):
             other = f"{NAME} replays the thesis's own topic model, and {str(self.folder)!r} holds another"
             raise InputError(f"{other}; set CRS_MIRROR to a folder with thesis/lda, or take topics lda")
         self._cut = _tokeniser()
-        self._lemma = _noun_lemmas(_wordnet())
+        self._lemma = noun_lemmas()
         self._draws = _generator_after_training(self._model.n_topics, len(self._model.words))
         self._topics_of: dict[str, tuple[str, ...]] = {}
 
@@ -134,11 +135,12 @@ class ReplayedLda(Lda):
         """The five words of the text's most probable topic; none where no topic has a share of 0.1."""
         if text in self._topics_of:
             return self._topics_of[text]
-        gamma = self._draws.gamma(_SHAPE, _RATE, (1, self._model.n_topics)).astype(np.float32)
+        draws = self._draws.gamma(_SHAPE, _RATE, (1, self._model.n_topics))
+        gamma = draws.astype(np.float32)
         bag = self._bag(text)
         if bag:  # an empty text takes its draws, too
-            numbers, counts = zip(*sorted(bag.items()), strict=True)
-            gamma = self._model.infer(np.array([numbers]), np.array([counts], dtype=np.float32), gamma)
+            numbers, counts = np.array(sorted(bag.items())).T
+            gamma = self._model.infer(numbers[None], counts[None].astype(np.float32), gamma)
         best = int(gamma[0].argmax())
         if gamma[0, best] / gamma[0].sum() < _LEAST:
             return ()

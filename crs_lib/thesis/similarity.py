@@ -40,14 +40,17 @@ class TfidfSpace:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         texts = list(documents)
-        origin = "stable" if vocabulary is None else "given"
+        origin = "given"
         try:
-            terms = _most_frequent(texts, max_features) if vocabulary is None else list(vocabulary)
-            self._vectorizer = TfidfVectorizer(**_TERMS, vocabulary=terms).fit(texts)
+            if vocabulary is None:
+                origin = "stable"
+                vocabulary = _most_frequent(texts, max_features)
+            vectorizer = TfidfVectorizer(**_TERMS, vocabulary=list(vocabulary))
+            self._vectorizer = vectorizer.fit(texts)
         except ValueError as error:
             problem = "the documents of a TF-IDF space hold no word; is the catalogue empty?"
             raise InputError(problem) from error
-        self.vocabulary = tuple(terms)
+        self.vocabulary = tuple(vocabulary)
         self.name = f"tfidf, {len(self.vocabulary)} terms, {origin} vocabulary"
 
     def rows(self, texts: Sequence[str]) -> Any:
@@ -64,9 +67,11 @@ def _most_frequent(texts: Sequence[str], most: int) -> list[str]:
     from sklearn.feature_extraction.text import CountVectorizer
 
     counter = CountVectorizer(**_TERMS)
-    totals = np.asarray(counter.fit_transform(texts).sum(axis=0)).ravel()
-    ranked = sorted(zip(-totals, counter.get_feature_names_out().tolist(), strict=True))
-    return sorted(term for _, term in ranked[:most])
+    counts = counter.fit_transform(texts)
+    totals = np.asarray(counts.sum(axis=0)).ravel()
+    terms = counter.get_feature_names_out()  # by alphabet
+    order = np.argsort(-totals, kind="stable")
+    return sorted(terms[order[:most]].tolist())
 
 
 @SPACES.register("minilm")
@@ -103,9 +108,9 @@ def cosines(rows: Any, first: Sequence[int], second: Sequence[int]) -> NDArray[n
         return np.zeros(0)
     left = rows[np.asarray(first)]
     right = rows[np.asarray(second)]
-    product = left.multiply(right) if hasattr(left, "multiply") else left * right
-    sums: NDArray[np.float64] = np.asarray(product.sum(axis=1)).ravel()
-    return sums
+    multiply = getattr(left, "multiply", left.__mul__)  # of sparse rows, or dense ones
+    sums = multiply(right).sum(axis=1)
+    return np.asarray(sums, dtype=np.float64).ravel()
 
 
 def similarities(
@@ -115,16 +120,18 @@ def similarities(
     numbers = dict(zip(texts, range(len(texts)), strict=True))
     first = [numbers[text] for text, _ in pairs]
     second = [numbers[text] for _, text in pairs]
-    return dict(zip(pairs, cosines(space.rows(texts), first, second).tolist(), strict=True))
+    values = cosines(space.rows(texts), first, second)
+    return dict(zip(pairs, values.tolist(), strict=True))
 
 
 def read_vocabulary(path: str | Path) -> list[str]:
     """The terms of a vocabulary file, one a line; InputError where it cannot be read or is empty."""
+    file = Path(path)
     try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
+        lines = file.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the vocabulary {Path(path).name} ({error})") from error
+        raise InputError(f"cannot read the vocabulary {file.name} ({error})") from error
     terms = [line for line in lines if line.strip()]
     if not terms or len(set(terms)) != len(terms):
-        raise InputError(f"{Path(path).name} must hold distinct terms, one a line; it has {len(terms)} lines")
+        raise InputError(f"{file.name} must hold distinct terms, one a line; it has {len(terms)} lines")
     return terms

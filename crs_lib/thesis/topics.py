@@ -80,8 +80,8 @@ def _lemma(word: str, vocabulary: Container[str]) -> str:
 
 def _singular(word: str, vocabulary: Container[str]) -> str:
     """The singular of a noun, by inflect, if the vocabulary has it; else the word."""
-    singular = _one_of(word)
-    return singular if singular in vocabulary else word
+    noun = _one_of(word)
+    return noun if noun in vocabulary else word
 
 
 @lru_cache(maxsize=100_000)
@@ -103,27 +103,20 @@ def admitted(topics: Iterable[str]) -> tuple[str, ...]:
     """The topics that the thesis let count: at most five, each once, in order: two letters or more, not
     generic, with a hint of the film domain or the stem of an emotion.
     """
-    counted: dict[str, None] = {}
-    for topic in topics:
-        tidy = _tidy(topic)
-        if tidy:
-            counted[tidy] = None
-    return tuple(counted)[:MOST]
+    lowered = [topic.strip().lower() for topic in topics]
+    return tuple(dict.fromkeys(filter(_counts, lowered)))[:MOST]
 
 
 @lru_cache(maxsize=100_000)
-def _tidy(topic: str) -> str:
-    """The topic in lower case without blanks around it; empty where it does not count."""
-    tidy = topic.strip().lower()
-    if len(tidy) < 2 or tidy in prompts.vocabulary("thesis", "generic"):
-        return ""
-    if _hinted(tidy) or STEMS.search(tidy):
-        return tidy
-    return ""
+def _counts(topic: str) -> bool:
+    """Whether a topic in lower case counts."""
+    if len(topic) < 2 or topic in prompts.vocabulary("thesis", "generic"):
+        return False
+    return _hinted(topic) or STEMS.search(topic) is not None
 
 
 def _hinted(word: str) -> bool:
-    return any(hint in word for hint in _hints())
+    return any(map(word.__contains__, _hints()))
 
 
 def _heuristic(text: str) -> tuple[str, ...]:
@@ -223,16 +216,18 @@ class TopicModel:
                 by_length.setdefault(len(bag), []).append(row)
         for length, rows in by_length.items():
             size = max(1, _WORDS_AT_ONCE // length)
-            for start in range(0, len(rows), size):
-                part = rows[start : start + size]
+            for first in range(0, len(rows), size):
+                part = rows[first : first + size]
                 entries = np.array([bags[row] for row in part], dtype=np.int64)
-                begin = self._starts[[starts[row] for row in part]]
-                gamma = self.infer(entries[:, :, 0], entries[:, :, 1].astype(np.float32), begin)
+                counts = entries[:, :, 1].astype(np.float32)
+                begin = self.starts[[starts[row] for row in part]]
+                gamma = self.infer(entries[:, :, 0], counts, begin)
                 out[part] = gamma / gamma.sum(axis=1, keepdims=True)
         return out
 
     @cached_property
-    def _starts(self) -> Floats:
+    def starts(self) -> Floats:
+        """The fixed draws that inference begins with."""
         draw = rng.stream(0, "topics", "start")
         return draw.gamma(100.0, 0.01, (_STARTS, self.n_topics)).astype(np.float32)
 
@@ -263,15 +258,18 @@ class TopicModel:
         for text in texts:
             start = zlib.crc32(text.encode("utf-8", "surrogatepass")) % _STARTS
             pairs.append((self.bag(text), start))
-        distinct = list(dict.fromkeys(pairs))
-        shares = self.shares([bag for bag, _ in distinct], [start for _, start in distinct])
-        words: dict[tuple[Bag, int], tuple[str, ...]] = {}
-        for (bag, start), row in zip(distinct, shares, strict=True):
-            topic = int(row.argmax())
-            words[bag, start] = ()
-            if bag and float(row[topic]) >= _LEAST:
-                words[bag, start] = self.top_words[topic]
+        distinct = dict.fromkeys(pairs)
+        bags, starts = zip(*distinct, strict=True) if distinct else ((), ())
+        topics = map(self._words_of, bags, self.shares(bags, starts))
+        words = dict(zip(distinct, topics, strict=True))
         return list(map(words.__getitem__, pairs))
+
+    def _words_of(self, bag: Bag, shares: Floats) -> tuple[str, ...]:
+        """The words of the topic with the largest share of a text."""
+        topic = int(shares.argmax())
+        if bag and shares[topic] >= _LEAST:
+            return self.top_words[topic]
+        return ()
 
 
 class _Word(NamedTuple):
@@ -420,10 +418,10 @@ def _lda_or_heuristic(model: str | Path | None = None, llm: "str | LLM" = "") ->
     """``lda`` where a topic model is here, else the heuristic, which the column ``embedder`` names."""
     if model or (_default_model() / "dictionary.tsv").is_file():
         return Lda(model)
-    heuristic = _Heuristic()
-    heuristic.name = "heuristic (no topic model is here)"
+    by_words = _Heuristic()
+    by_words.name = "heuristic (no topic model is here)"
     print(f"topics: the heuristic, as no topic model is here; train one with {TRAIN}", file=sys.stderr)
-    return heuristic
+    return by_words
 
 
 @TOPICS.register("llm", asks="crs_lib.thesis.asking")

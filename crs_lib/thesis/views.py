@@ -65,11 +65,14 @@ class _ThesisView(ScoredView):
             merged = 0
             if name != "plot":
                 merged = _n_labels(films, name) - len(values)
-            rows.append((name, len(covered) / len(films), len(values), merged))
-        uses = frame.set_index("field")[["constraint", "shift", "question"]]
+            share = len(covered) / len(films)
+            rows.append((name, share, len(values), merged))
         table = pd.DataFrame(rows, columns=["field", "coverage", "values", "changed"])
-        table = table.join(uses, on="field").fillna(dict.fromkeys(uses, False))
-        return table.assign(topic=table["field"].isin(self.concepts()), n_films=len(films))
+        uses = frame.set_index("field")[["constraint", "shift", "question"]]
+        unused = dict.fromkeys(uses, False)
+        table = table.join(uses, on="field").fillna(unused)
+        is_topic = table["field"].isin(self.concepts())
+        return table.assign(topic=is_topic, n_films=len(films))
 
     def concepts(self) -> tuple[str, ...]:
         """The fields whose values are concepts that texts are scored on."""
@@ -114,10 +117,12 @@ class _LegacyView(_ThesisView):
 
     def use(self) -> list[str]:
         """The training of the topic model."""
-        model = str(self.scored["embedder"]).partition(";")[0].removeprefix("topics: ")
-        trained = str(self.scored["topics"]).startswith("lda")
-        of = "on the plots" if trained else "none: topics by words"
-        return ["LDA training", of, *textwrap.wrap(model, _WIDTH), *self.words["use"]["legacy"]]
+        embedder = str(self.scored["embedder"])
+        model = embedder.partition(";")[0].removeprefix("topics: ")
+        training = "none: topics by words"
+        if str(self.scored["topics"]).startswith("lda"):
+            training = "on the plots"
+        return ["LDA training", training, *textwrap.wrap(model, _WIDTH), *self.words["use"]["legacy"]]
 
 
 @figure(title="Judges' scores", made_by=JUDGED)
@@ -132,14 +137,16 @@ def _llm_judge_radar(judge_means: pd.DataFrame) -> Any:
     frames.require(judge_means, ["construct", "mean", "own_family"])
     wide = judge_means.pivot_table(index="model", columns="construct", values="mean", dropna=False)
     constructs = [construct for name, construct in CONSTRUCTS.items() if name in wide]
-    angles = np.linspace(0, 2 * np.pi, len(constructs) + 1)  # the last is the first
-    own_family = set(judge_means.loc[judge_means["own_family"].astype(bool), "model"])
+    spokes = [construct.name for construct in constructs]
+    angles = np.linspace(0, 2 * np.pi, len(spokes) + 1)  # the last is the first
+    own = judge_means["own_family"].astype(bool)
+    own_family = set(judge_means.loc[own, "model"])
     drawing, axes = style.figure(3.6, subplot_kw={"projection": "polar"})
     panel = axes[0][0]
     order = frames.systems_of(judge_means)
     names = style.labels(order)
     for (name, look), label in zip(style.looks(order).items(), names, strict=True):
-        means = [wide.loc[name, construct.name] for construct in [*constructs, constructs[0]]]
+        means = wide.loc[name, [*spokes, spokes[0]]]
         star = " *" if name in own_family else ""
         panel.plot(angles, means, label=label + star, linestyle=look.line, **style.marked(look))
     lowest, highest = constructs[0].scale

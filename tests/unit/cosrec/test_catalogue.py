@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from functools import partial
+from operator import itemgetter
 
 import pytest
 import zstandard
@@ -19,7 +20,7 @@ from crs_lib.cosrec.catalogue import build
 from crs_lib.cosrec.catalogue_rules import Options, clean, legacy_clean, price_of, product, review
 from crs_lib.cosrec.catalogue_tables import FIELDS, decoder, encoder
 from tests.helpers import amazon_fixture as fixture
-from tests.helpers import refused
+from tests.helpers import refused, table
 
 PACK = {".gz": partial(gzip.compress, mtime=0), ".zst": zstandard.compress}
 UNPACK = {".gz": gzip.decompress, ".zst": zstandard.ZstdDecompressor().stream_reader}
@@ -59,46 +60,45 @@ def statistics(row):
     return row["num_valid_ratings"], row["avg_valid_ratings"]
 
 
+def histogram(*counts):
+    """How many ratings of 1 to 5 there are, as a product's line has it."""
+    return dict(zip("12345", counts, strict=True))
+
+
+def reviews_of(rows):
+    """Reviews of the first product."""
+    return [fixture.review(number, FIRST, **fields) for number, fields in rows]
+
+
 def test_two_products_by_hand(tmp_path):
-    reviews = [
-        fixture.review(1, FIRST, rating=5.0, timestamp=30, helpful_vote=0),
-        fixture.review(2, FIRST, rating=4.5, timestamp=10, helpful_vote=7),
-        fixture.review(3, FIRST, rating=3.0, timestamp=20, text="too short"),
-        fixture.review(1, FIRST, rating=5.0, timestamp=30, helpful_vote=4),  # the first again, other votes
-    ]
+    reviews = reviews_of(table(__file__, "reviews"))
     write(tmp_path, "Home", [fixture.meta(2), fixture.meta(1)], reviews)
     manifest = make(tmp_path)
     rows = read(tmp_path / "out.jsonl")
-    assert [row["parent_asin"] for row in rows] == sorted([FIRST, SECOND])
-    by_asin = {row["parent_asin"]: row for row in rows}
-    # 4.5 rounds to 5, so two ratings of 5 are left: the short text is dropped, the copy is one review
-    left = [
-        (entry["timestamp"], entry["rating"], entry["helpful"]) for entry in by_asin[FIRST]["valid_reviews"]
-    ]
-    assert left == [(10, 5, 7), (30, 5, 4)]
-    assert statistics(by_asin[FIRST]) == (2, 5.0)
-    assert by_asin[FIRST]["valid_ratings"] == {"1": 0, "2": 0, "3": 0, "4": 0, "5": 2}
-    assert by_asin[SECOND]["valid_reviews"] == []
-    assert statistics(by_asin[SECOND]) == (0, None)
+    first, second = sorted(rows, key=itemgetter("parent_asin"))
+    assert rows == [first, second]
+    assert [first["parent_asin"], second["parent_asin"]] == [FIRST, SECOND]
+    assert times(first) == [10, 30]
+    assert [entry["rating"] for entry in first["valid_reviews"]] == [5, 5]
+    assert [entry["helpful"] for entry in first["valid_reviews"]] == [7, 4]
+    assert statistics(first) == (2, 5.0)
+    assert first["valid_ratings"] == histogram(0, 0, 0, 0, 2)
+    assert second["valid_reviews"] == []
+    assert statistics(second) == (0, None)
     assert manifest["totals"]["reviews"] == {"read": 4, "kept": 3, "dropped: too short": 1}
     assert manifest["totals"]["joined"]["duplicate reviews"] == 1
     assert not (tmp_path / "out.jsonl.work").exists()
 
 
 def test_legacy_repeats_the_original_statistics(tmp_path):
-    reviews = [
-        fixture.review(1, FIRST, rating=5.0, timestamp=30),
-        fixture.review(2, FIRST, rating=5.0, timestamp=10),
-        fixture.review(3, FIRST, rating=1.0, timestamp=5, title=""),  # its rating counts, its text does not
-        fixture.review(4, FIRST, rating=5, timestamp=1),  # a whole number is no rating there
-    ]
-    write(tmp_path, "Home", [fixture.meta(1, title="old"), fixture.meta(1, title="new one")], reviews)
+    metas = [fixture.meta(1, title="old"), fixture.meta(1, title="new one")]
+    write(tmp_path, "Home", metas, reviews_of(table(__file__, "legacy_reviews")))
     (row,) = rows_of(tmp_path, legacy=True)
     assert row["title"] == "new one"  # the last of a category wins
     assert times(row) == [10, 30]
     # the histogram has five keys, and the average is the sum of ratings over those five: 11 / 5
     assert statistics(row) == (5, 11 / 5)
-    assert row["valid_ratings"] == {"1": 1, "2": 0, "3": 0, "4": 0, "5": 2}
+    assert row["valid_ratings"] == histogram(1, 0, 0, 0, 2)
 
 
 def test_a_product_of_two_categories_is_kept_once_with_all_reviews(tmp_path):
@@ -110,8 +110,10 @@ def test_a_product_of_two_categories_is_kept_once_with_all_reviews(tmp_path):
     assert row["title"] == "in Alpha"
     assert times(row) == [1, 2]
     assert manifest["totals"]["joined"]["duplicate products"] == 1
-    rows = rows_of(tmp_path, "legacy.jsonl", legacy=True)
-    assert [(row["title"], times(row)) for row in rows] == [("in Alpha", [1]), ("in Beta", [2])]
+    first, second = rows_of(tmp_path, "legacy.jsonl", legacy=True)
+    assert [first["title"], second["title"]] == ["in Alpha", "in Beta"]
+    assert times(first) == [1]
+    assert times(second) == [2]
 
 
 @pytest.fixture(scope="module")
@@ -127,18 +129,22 @@ def whole(large):
     return (large / "whole.jsonl").read_bytes()
 
 
+def totals(manifest):
+    return json.loads(manifest.read_text())["totals"]
+
+
 def of_large(large, out, **settings):
     """Build the large catalogue again; returns its bytes."""
     build(large / "in", large / "in", out, Options(**settings))
     return out.read_bytes()
 
 
-@pytest.mark.parametrize("table", [10_000, 300_000])
+@pytest.mark.parametrize("size", [10_000, 300_000])
 @pytest.mark.parametrize("legacy", [False, True])
 @pytest.mark.slow
-def test_tables_of_a_category_change_nothing(large, tmp_path, monkeypatch, legacy, table):
+def test_tables_of_a_category_change_nothing(large, tmp_path, monkeypatch, legacy, size):
     expected = of_large(large, tmp_path / "a.jsonl", legacy=legacy)
-    monkeypatch.setattr(catalogue_tables, "_TABLE", table)
+    monkeypatch.setattr(catalogue_tables, "_TABLE", size)
     monkeypatch.setattr(catalogue_tables, "_ROWS", 64)
     assert of_large(large, tmp_path / "b.jsonl", parts=3, legacy=legacy, keep_work=True) == expected
     assert len(list((tmp_path / "b.jsonl.work").glob("reviews/Beta/*.parquet"))) > 1
@@ -148,10 +154,7 @@ def test_tables_of_a_category_change_nothing(large, tmp_path, monkeypatch, legac
 @pytest.mark.slow
 def test_parts_and_workers_change_nothing(large, settings):
     assert of_large(large, large / "again.jsonl", **settings) == whole(large)
-    manifests = [
-        json.loads((large / f"{name}.jsonl.manifest.json").read_text()) for name in ("again", "whole")
-    ]
-    assert manifests[0]["totals"] == manifests[1]["totals"]
+    assert totals(large / "again.jsonl.manifest.json") == totals(large / "whole.jsonl.manifest.json")
 
 
 @pytest.mark.parametrize("legacy", [False, True])
@@ -339,7 +342,8 @@ def test_what_an_earlier_run_wrote_into_the_folder_is_replaced(tmp_path):
 
 def test_a_new_category_joins_the_kept_tables(tmp_path):
     for name, number in (("Beta", 2), ("Gamma", 3)):
-        write(tmp_path, name, [fixture.meta(number)], [fixture.review(number, fixture.asin(number))])
+        reviews = [fixture.review(number, fixture.asin(number))]
+        write(tmp_path, name, [fixture.meta(number)], reviews)
     make(tmp_path, legacy=True, keep_work=True)
     mark = tmp_path / "out.jsonl.work" / "reviews" / "Gamma.done.json"
     finished = mark.stat().st_mtime_ns

@@ -2,6 +2,7 @@
 
 import json
 
+import pandas as pd
 import pytest
 
 from crs_lib.core.errors import RunError
@@ -9,7 +10,7 @@ from crs_lib.cosrec import audit, corpus, evaluate
 from crs_lib.cosrec.catalogue_rules import is_english, language
 from crs_lib.cosrec.labels import curated_labels, majority_labels
 from crs_lib.cosrec.records import IntentLabel, Utterance, number, topic, user_of
-from tests.helpers import refused
+from tests.helpers import refused, table
 
 SCORES = {"fluency": 5, "informativeness": 4, "logicality": 3, "coherence": 2}
 TALK = "U: I need a tent\nS: For how many?\nU: Two. Thanks"
@@ -67,7 +68,9 @@ def test_ratings_users_and_intents_are_read(tmp_path):
     )
     assert read.ratings["C_1"][0].logicality == 3
     assert read.intents["C_1"][0].canonical == "light tent"  # as long as "small tent", but first
-    assert read.users["C_1"] == (("A", None, ("cheap", "")), ("B", "likes light things", ("light",)))
+    first, second = read.users["C_1"]
+    assert first == ("A", None, ("cheap", ""))
+    assert second == ("B", "likes light things", ("light",))
 
 
 def test_broken_conversations_are_named(tmp_path):
@@ -207,39 +210,9 @@ def quirks(folder, **files):
     return {where: sorted(kinds) for where, kinds in report.groupby("where")["quirk"]}
 
 
-def test_quirks_of_conversations(tmp_path):
-    odd = "U: I need a tent. Which one?\nS: The [Brand Name] one\nS: For two\nU: For two"
-    spanish = "S: Hola, ¿qué es lo que busca para la casa?\nU: Una lámpara para el salón, por favor\nS:  x"
-    assert quirks(tmp_path, conversations={"C_1": odd, "C_2": spanish}) == {
-        "C_1": [
-            "ends with the user",
-            "placeholder left by the generator",
-            "repeated utterance",
-            "two S lines in a row",
-        ],
-        "C_2": ["does not start with the user", "empty, padded or continued line", "not English"],
-    }
-
-
-def test_quirks_of_ratings(tmp_path):
-    kinds = quirks(tmp_path, conversations={"C_1": "U: a\nS: b"}, quality={"C_1": [dict.fromkeys(SCORES, 1)]})
-    assert kinds == {"C_1": ["median grade of 1"] * 4 + ["the same grade for all aspects"]}
-
-
-def test_quirks_of_annotations(tmp_path):
-    talks = {"C_1": "U: Which one?\nS: This\nU: Thanks\nS: Bye", "C_2": "U: a\nS: b"}
-    views = {
-        "C_1": [{"utterance": 1, "intent_annotations": [[SEARCH, SEARCH], []]}],
-        "C_2": [{"utterance": 0, "intent_annotations": [[SEARCH]]}],
-    }
-    assert quirks(tmp_path, conversations=talks, intent_annotations=views) == {
-        "C_1": [
-            "an intent type twice in one annotation",
-            "annotators split in halves",
-            "question without record",
-        ],
-        "C_2": ["a single annotator"],
-    }
+@pytest.mark.parametrize("case", table(__file__, "quirks"))
+def test_quirks_are_reported_by_place(tmp_path, case):
+    assert quirks(tmp_path, **case["files"]) == case["kinds"]
 
 
 def test_quirks_of_intents_and_judgments(tmp_path):
@@ -260,37 +233,19 @@ def test_quirks_of_intents_and_judgments(tmp_path):
     assert odd["C_1_0_0#9"] == ["no document of grade 0", "topic without its intent", unresolved]
 
 
-def test_quirks_of_users(tmp_path):
-    talks = {"C_1": "U: a\nS: b", "C_2": "U: a\nS: b"}
-    words = {"A": ["x", "", "x", "y", "z", "w"], "C": []}
-    odd = quirks(tmp_path, conversations=talks, profiles={"C_1": {"A": "p", "B": "p"}}, keywords={"C_1": words})  # fmt: skip
-    assert odd == {
-        "C_1": [
-            "empty keyword",
-            "more than five keywords",
-            "the same keyword twice",
-            "user with a profile and no keywords",
-            "user with keywords and no profile",
-        ],
-        "C_2": ["conversation without users"],
-    }
-
-
-def test_a_clean_corpus_has_no_quirks(tmp_path):
-    assert quirks(tmp_path, conversations={"C_1": "U: I need a light tent\nS: Take the blue one"}) == {}
-
-
 def test_a_majority_is_more_than_half(tmp_path):
     # turn 0: search 2 of 4 (a tie), recommendation 3 of 4; turn 1 has no record
     cells = [SEARCH, RECOMMEND], [SEARCH], [RECOMMEND], [RECOMMEND]
-    first, second = majority_labels(load(tmp_path, intent_annotations=annotated(*cells))).to_dict("records")
-    assert (first["search"], first["recommendation"], first["ties"], first["annotators"]) == (0, 1, 1, 4)
-    assert (second["recorded"], second["recommendation"], second["ties"]) == (False, 0, 0)
+    labels = majority_labels(load(tmp_path, intent_annotations=annotated(*cells)))
+    columns = ["search", "recommendation", "ties", "recorded"]
+    assert labels[columns].values.tolist() == [[0, 1, 1, True], [0, 0, 0, False]]
+    assert labels["annotators"].tolist() == [4, pd.NA]
 
 
 def test_every_turn_has_a_curated_label(tmp_path):
     second = [{"utterance": 1, "intents": [intent("C_1_1_0", "q")]}]
-    assert curated_labels(load(tmp_path, intents={"C_1": second}))["search"].tolist() == [0, 1]
+    labels = curated_labels(load(tmp_path, intents={"C_1": second}))
+    assert labels["search"].tolist() == [0, 1]
 
 
 def test_english_texts():

@@ -9,7 +9,8 @@ from tests.helpers import refused
 from tests.helpers.cosrec_data import CURATED
 
 SHOWN = [Hit("T1", 2.0), Hit("T2", 1.0)]
-RUN = {"C_1_0_0#0": SHOWN, "C_1_0_0#1": SHOWN, "C_1_1_0": [Hit("m#9", 3.0), Hit("m#1", 2.0)]}
+PASSAGES = [Hit("m#9", 3.0), Hit("m#1", 2.0)]
+RUN = {"C_1_0_0#0": SHOWN, "C_1_0_0#1": SHOWN, "C_1_1_0": PASSAGES}
 
 
 def score(*measures, **runs):
@@ -90,12 +91,12 @@ def test_a_system_without_routes_is_refused():
 
 def test_the_reader_of_an_index():
     table = score("RR@10")
-    documented = evaluate.reader(CURATED, table, "as_documented")["reader"].tolist()
-    assert documented[:2] == ["user", "unresolved"]
-    generic = evaluate.reader(CURATED, table, "zero_is_generic")["reader"].tolist()
-    assert generic[:2] == ["generic", "user"]
-    assert pd.isna(documented[2])
-    assert pd.isna(generic[2])
+    documented = evaluate.reader(CURATED, table, "as_documented")
+    generic = evaluate.reader(CURATED, table, "zero_is_generic")
+    assert documented["reader"].tolist()[:2] == ["user", "unresolved"]
+    assert generic["reader"].tolist()[:2] == ["generic", "user"]
+    assert pd.isna(documented.loc[2, "reader"])
+    assert pd.isna(generic.loc[2, "reader"])
 
 
 def test_the_floors_stand_beside():
@@ -104,7 +105,9 @@ def test_the_floors_stand_beside():
     assert floors[evaluate.POOL_FLOOR, "C_1_1_0"] == pytest.approx(1 / 2, abs=0.05)
     assert floors[evaluate.POOL_FLOOR, "C_2_0_0#0"] == pytest.approx(2 / 3, abs=0.05)
     # one relevant of eight passages; of products no size is given
-    assert floors[evaluate.COLLECTION_FLOOR].to_dict() == {"C_1_1_0": pytest.approx(1 / 8, abs=0.03)}
+    collection = floors[evaluate.COLLECTION_FLOOR]
+    assert collection.index.tolist() == ["C_1_1_0"]
+    assert collection["C_1_1_0"] == pytest.approx(1 / 8, abs=0.03)
 
 
 def test_without_sizes_there_is_no_floor_of_the_collection():
@@ -117,7 +120,8 @@ def test_differences_are_paired_by_conversation():
     table = evaluate.differences(score("RR@10", best=best), "RR@10").set_index("kind")
     row = table.loc["recommendation"]
     assert row[["a", "b", "n"]].tolist() == ["best", "ours", 2]
-    assert row["diff"] == pytest.approx((1 + 1 + 1) / 3 - (1 + 0.5 + 0) / 3)
+    means = (1 + 1 + 1) / 3, (1 + 0.5 + 0) / 3
+    assert row["diff"] == pytest.approx(means[0] - means[1])
     assert row["p_holm"] >= row["p"]
     assert pd.isna(table.loc["search", "p"])  # a single conversation tests nothing
 

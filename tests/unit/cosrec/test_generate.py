@@ -16,7 +16,7 @@ from crs_lib.cosrec.index import Stock
 from crs_lib.cosrec.records import CatalogueProduct, Passage, Review
 from crs_lib.cosrec.settings import DESIGN, PROMPTS, GenerateSettings
 from crs_lib.llm.base import tokens_at_most
-from tests.helpers import refused
+from tests.helpers import refused, table
 from tests.helpers.cosrec_data import part_of_sample
 
 GOOD = (
@@ -337,9 +337,13 @@ def test_the_options_of_the_published_script_are_options(shop, capsys):
     --query_prompt_filename {shop}/query.txt --create_output_file False --output_filename {shop}/out.jsonl"""
     assert main(["cosrec", "generate", *line.split()]) == 0
     records = [json.loads(text) for text in (shop / "out.jsonl").read_text().splitlines()]
-    assert [(len(record["products"]), len(record["passages"])) for record in records] == [(5, 4)] * 2
+    assert len(records) == 2
+    for record in records:
+        assert len(record["products"]) == 5
+        assert len(record["passages"]) == 4
     parameters = runs.Run("cosrec", "s").manifest()["stages"]["generate"]["parameters"]
-    assert [parameters[name] for name in ("seed", "k1", "b", "reviews", "query_words")] == [7, 1.1, 0.7, 2, 6]
+    options = {"seed": 7, "k1": 1.1, "b": 0.7, "reviews": 2, "query_words": 6}
+    assert options.items() <= parameters.items()
     own = paths.run_folder("cosrec", "s") / "prompts" / "product_query.txt"
     assert own.read_text() == "A query for ${product}, at most $$5"
     output = capsys.readouterr().out
@@ -386,11 +390,7 @@ def test_a_notebook_takes_the_design_in_place_of_defaults():
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [
-        ('{"title": "a", "segment": "b"}', "line 2: 'docid' is None; expected a text"),
-        ('{"docid": 7, "segment": "b"}', "line 2: 'docid' is 7; expected a text"),
-        ("no tab here", "line 2: neither JSON with docid and segment, nor an id, a tab and a text"),
-    ],
+    table(__file__, "passages_without_id"),
 )
 def test_a_passage_without_id_is_located(shop, line, message):
     first = (shop / "passages.jsonl").read_text().splitlines()[0]

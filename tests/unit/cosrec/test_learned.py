@@ -61,7 +61,8 @@ def planted(talks=60, length=6):
         if draw.random() < 0.1:
             kind = draw.integers(4)
         cast[cell][kind] = 1
-    return cast.reshape(-1, 5, 4), np.repeat(np.arange(talks), length), truth.ravel(), literal
+    codes = np.repeat(np.arange(talks), length)
+    return cast.reshape(-1, 5, 4), codes, truth.ravel(), literal
 
 
 def undecided(codes):
@@ -85,7 +86,8 @@ def test_types_of_annotators_are_told_apart():
 
 def test_an_absent_annotator_changes_nothing():
     cast, codes, _, _ = planted(20)
-    more = np.concatenate([cast, np.zeros((len(cast), 2, 4))], axis=1)
+    absent = np.zeros((len(cast), 2, 4))
+    more = np.concatenate([cast, absent], axis=1)
     alone = labels.settle(cast, codes, undecided(codes))
     padded = labels.settle(more, codes, undecided(codes))
     assert np.allclose(alone.shares, padded.shares)
@@ -135,9 +137,12 @@ def test_every_model_scores_and_decides(fitted):
 @pytest.mark.slow
 def test_no_model_sees_the_future_of_a_conversation(fitted):
     whole = intents.turns(CURATED)
-    openings = {name: Conversation(name, talk.utterances[:1]) for name, talk in CURATED.conversations.items()}
+    openings = {}
+    for name, talk in CURATED.conversations.items():
+        openings[name] = Conversation(name, talk.utterances[:1])
     first = intents.turns(Partition("curated", openings))
-    assert fitted.scores(whole)[whole["turn"] == 0].tolist() == fitted.scores(first).tolist()
+    scores = fitted.scores(whole)[whole["turn"] == 0]
+    assert scores.tolist() == fitted.scores(first).tolist()
 
 
 @pytest.mark.slow

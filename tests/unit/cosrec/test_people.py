@@ -14,16 +14,22 @@ from tests.helpers.stats_examples import SHROUT_FLEISS
 pytestmark = pytest.mark.slow
 
 
+def intent_rows(text):
+    """A row of 0 and 1 for each turn: search, recommendation, product details."""
+    return np.array([list(map(int, turn)) for turn in text.split()])
+
+
 def test_f1_by_hand_and_by_sklearn():
     from sklearn.metrics import f1_score
 
-    search, advice, details = [1, 0, 0], [0, 1, 0], [0, 0, 1]
-    truth = np.array([search, [1, 0, 1], details, advice])
-    guess = np.array([search, [0, 1, 1], search, advice])
+    truth = intent_rows("100 101 001 010")
+    guess = intent_rows("100 011 100 010")
     talks = pd.Series(list("aabb"))
     table = labels.f1_table(talks, truth, guess).set_index("intent")["f1"]
-    # search 1 hit, 1 wrong, 1 missed: 2/4; recommendation 1, 1, 0: 2/3; details 1, 0, 1: 2/3
-    assert table.tolist()[:3] == pytest.approx([1 / 2, 2 / 3, 2 / 3])
+    # search 1 hit, 1 wrong, 1 missed; recommendation 1, 1, 0; details 1, 0, 1
+    assert table["search"] == pytest.approx(1 / 2)
+    assert table["recommendation"] == pytest.approx(2 / 3)
+    assert table["product_details"] == pytest.approx(2 / 3)
     assert table["micro"] == pytest.approx(f1_score(truth, guess, average="micro"))
     assert table["macro"] == pytest.approx(f1_score(truth, guess, average="macro"))
 
@@ -71,13 +77,18 @@ def test_of_several_partitions_the_ceiling_of_both_is_first():
 
 
 def test_signals_by_hand():
-    heard = talk("C_1", "a b?", "a b")
-    twice = Conversation("C_1", (*heard.utterances, heard.utterances[1], *talk("C_1", "c").utterances))
-    rated = replace(CROWD, conversations={"C_1": twice}, ratings={"C_1": CROWD.ratings["K_1"]})
+    request, reply = talk("C_1", "a b?", "a b").utterances
+    lines = (request, reply, reply, *talk("C_1", "c").utterances)
+    conversations = {"C_1": Conversation("C_1", lines)}
+    rated = replace(CROWD, conversations=conversations, ratings={"C_1": CROWD.ratings["K_1"]})
     signals = audit.signal_table({"crowd": rated}).iloc[0]
-    assert signals[["lines", "words per line", "questions by the user"]].tolist() == [4, 7 / 4, 1 / 2]
-    assert signals[["distinct words", "repeated lines"]].tolist() == [3 / 7, 1 / 4]
-    assert signals[["ends with the user", "same speaker twice"]].tolist() == [1.0, 1.0]
+    assert signals["lines"] == 4
+    assert signals["words per line"] == 7 / 4
+    assert signals["questions by the user"] == 1 / 2
+    assert signals["distinct words"] == 3 / 7
+    assert signals["repeated lines"] == 1 / 4
+    assert signals["ends with the user"] == 1
+    assert signals["same speaker twice"] == 1
 
 
 def test_heuristic_rewrites_by_hand():
@@ -98,7 +109,8 @@ def test_rewrites_are_scored_against_the_canonical_and_the_closest():
     table = scores[scores["system"] == "ours"].set_index("reference")
     # ROUGE-1: "light tent" against "a light tent for two" 4/7, "waterproof" against "meaning of waterproof"
     # 2/4, equal 1, and a missing rewrite 0
-    assert table.loc["canonical", "rouge1"] == pytest.approx((4 / 7 + 2 / 4 + 1 + 0) / 4)
+    canonical = (4 / 7 + 2 / 4 + 1 + 0) / 4
+    assert table.loc["canonical", "rouge1"] == pytest.approx(canonical)
     assert table.loc["any variant", "rouge1"] == pytest.approx(3 / 4)
 
 

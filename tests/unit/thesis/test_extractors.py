@@ -14,115 +14,124 @@ from crs_lib.catalog import sources
 from crs_lib.core.errors import RunError
 from crs_lib.llm import LLM
 from crs_lib.thesis import extractors
-from crs_lib.thesis.catalog import ThesisCatalog, normalise, plot_keywords
+from crs_lib.thesis.catalog import CONCEPT_FIELDS, ThesisCatalog, normalise, plot_keywords
 from crs_lib.thesis.extractors import EXTRACTORS, ConceptSpace, ExtractorInputs, SubstringMatcher
 from crs_lib.thesis.similarity import EmbeddingSpace, TfidfSpace, cosines, read_vocabulary
-from tests.helpers import refused
+from tests.helpers import refused, table
 
-VALUES = {
-    "genre": ["drama", "reference", "ex", "science", "horror"],
-    "actor": ["eve", "brian johnson", "maya lind", "tomas berg"], "director": ["rian johnson", "ida holm"],
-    "writer": ["ida holm"], "language": ["ger", "english"], "year": ["1999", "975"],
-}  # fmt: skip
-FIELDS = tuple(VALUES)
+CONCEPTS = """genre=drama, genre=reference, genre=ex, genre=science, genre=horror, actor=eve, actor=brian johnson,
+actor=maya lind, actor=tomas berg, director=rian johnson, director=ida holm, writer=ida holm, language=ger,
+language=english, year=1999, year=975"""
 
 
-def space():
-    field, value = zip(*((name, value) for name in FIELDS for value in VALUES[name]), strict=True)
-    films = np.ones(len(field), np.int64)
-    return ConceptSpace(field, value, films, 9, tuple(map("{}={}".format, field, value)))
+def space_of(concepts):
+    """The concept space of ``field=value`` in a text, each in one film of nine."""
+    keys = re.split(r",\s+", concepts)
+    parts = [key.partition("=") for key in keys]
+    fields, _, values = zip(*parts, strict=True)
+    return ConceptSpace(fields, values, np.ones(len(keys), np.int64), 9, tuple(keys))
 
 
-def reply(request):
-    text = request.messages[-1].content
-    concepts = {name: [] for name in FIELDS}
-    if "Maya" in text:
-        concepts["actor"] = ["Maya Lind", "Nobody Known"]
-    return json.dumps(concepts)
+def name_maya(request):
+    """A model's answer: an actor of the catalogue and one of none where the text names Maya."""
+    names = {field: [] for field in CONCEPT_FIELDS}
+    if "Maya" in request.messages[-1].content:
+        names = {**names, "actor": ["Maya Lind", "Nobody Known"]}
+    return json.dumps(names)
 
 
-def made(name, over=None):
-    llm = LLM("scripted", answers=reply) if name == "llm" else ""
-    return extractors.create(name, ExtractorInputs(over or space(), None, llm))
+def extractor_of(name, space=None):
+    model = LLM("scripted", answers=name_maya) if name == "llm" else ""
+    return extractors.create(name, ExtractorInputs(space or space_of(CONCEPTS), None, model))
 
 
-def found(name, text):
-    extractor = made(name)
-    return set(extractor.space.keys(extractor.sets([text])[0]))
+def concepts_of(name, text):
+    """The concepts that an extractor sees in a text, as ``field=value``."""
+    extractor = extractor_of(name)
+    (codes,) = extractor.sets([text])
+    return set(extractor.space.keys(codes))
 
 
 @pytest.mark.parametrize("name", EXTRACTORS.names())
 def test_every_extractor_keeps_the_contract(name):
-    extractor = made(name)
+    extractor = extractor_of(name)
     texts = ["A horror film with Maya Lind, 1999.", "", "   ", "nothing here"]
     sets = extractor.sets([*texts, texts[0]])
+    codes = frozenset().union(*sets)
     assert isinstance(extractor.embedder, str)
-    assert len(sets) == 5
-    assert sets.pop() == sets[0]
+    assert sets[4] == sets[0]
     assert sets[1] == sets[2] == frozenset()
-    assert all(0 <= code < len(extractor.space.value) for codes in sets for code in codes)
-    assert extractor.sets(list(reversed(texts))) == list(reversed(sets))
+    assert codes <= set(range(len(extractor.space.value)))
+    assert extractor.sets(texts[::-1]) == sets[3::-1]
     assert extractor.sets([]) == []
     assert "actor=maya lind" in extractor.space.keys(sets[0])
 
 
-IN_WORD = [
-    ("genre=reference", "What is your preference?"), ("language=ger", "It is full of danger."),
-    ("genre=ex", "An excellent, exciting choice."), ("actor=eve", "Every evening, whatever you believe."),
-    ("director=rian johnson", "Brian Johnson sings."),
-]  # fmt: skip
+IN_WORD = table(__file__, "in_words")
 
 
 @pytest.mark.parametrize(("concept", "text"), IN_WORD)
 def test_only_substrings_look_inside_words(concept, text):
-    assert concept in found("substring", text)
-    assert concept not in found("words", text)
-    assert concept not in found("rules", text)
+    assert concept in concepts_of("substring", text)
+    assert concept not in concepts_of("words", text)
+    assert concept not in concepts_of("rules", text)
 
 
-def test_the_default_finds_nothing_inside_words_and_rules_fuzzy_and_hybrid_by_hand():
+@pytest.mark.parametrize(("concept", "text"), IN_WORD)
+def test_the_default_finds_nothing_inside_words(concept, text):
     catalog = sources.load("sample")
     extractor = extractors.create("words", ExtractorInputs(ConceptSpace.of(catalog), catalog))
-    assert extractor.sets([text for _, text in IN_WORD]) == [frozenset()] * len(IN_WORD)
-    assert found("rules", "from 1999 or 975") == {"year=1999"}  # years of two centuries only
-    assert found("substring", "from 1999 or 975") == {"year=1999", "year=975"}
-    # fuzzy, "mayaa": 2·4/(4+5) = 0.889 ≥ 0.88; "maia": 2·3/8 = 0.75 < 0.88
-    assert "actor=maya lind" in found("fuzzy", "with mayaa lind")
-    assert "actor=maya lind" not in found("fuzzy", "with maia lind")
-    # hybrid asks the next only for fields that are empty
-    assert {"genre=drama", "actor=maya lind"} <= found("hybrid", "drama with mayaa lind")
-    assert "actor=brian johnson" not in found("hybrid", "a film by Rian Johnson with Maya Lind")
-    years = ("1850", "1750", "2001")
-    wide = ConceptSpace(("year",) * 3, years, np.ones(3, dtype=np.int64), 3, years)
-    (read,) = extractors.create("rules", ExtractorInputs(wide)).sets(["a tale of 1850, not of 1750"])
-    assert {wide.value[code] for code in read} == {"1850"}
+    assert extractor.sets([text]) == [frozenset()]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "concept", "is_seen"),
+    table(__file__, "extractors_by_hand"),
+)
+def test_extractors_by_hand(name, text, concept, is_seen):
+    assert (concept in concepts_of(name, text)) is is_seen
+
+
+def test_rules_take_years_of_three_centuries():
+    space = space_of("year=1850, year=1750, year=2001")
+    (codes,) = extractor_of("rules", space).sets(["a tale of 1850, not of 1750"])
+    assert space.keys(codes) == ["year=1850"]
+
+
+TEXTS_TO_EMBED = """Do you know a crime drama, perhaps in French?|drama|Anything by the director of that thriller?
+|I liked the sound of it. Who stars in it?|1994|x|Ääh, très bien — romance!"""
 
 
 @pytest.mark.slow
-def test_embed_equals_the_textbook_computation():
-    over = ThesisCatalog.load("sample").space
-    texts = [
-        "Do you know a crime drama, perhaps in French?", "drama", "Anything by the director of that thriller?",
-        "I liked the sound of it. Who stars in it?", "1994", "x", "Ääh, très bien — romance!",
-    ]  # fmt: skip
-    ours = made("embed", over).sets(texts)
-    for text, concepts in zip(texts, ours, strict=True):
-        expected = set()
-        for codes in over.fields.values():
-            vectoriser = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5))
-            matrix = vectoriser.fit_transform([over.value[code] for code in codes])
-            cosine = (vectoriser.transform([text]) @ matrix.T).toarray().ravel()
-            best = np.argsort(-cosine, kind="stable")[:3]
-            expected |= {codes[i] for i in best if cosine[i] >= 0.35}
-        assert concepts == expected, text
+@pytest.mark.parametrize("text", TEXTS_TO_EMBED.split("|"))
+def test_embed_equals_the_textbook_computation(text):
+    space = ThesisCatalog.load("sample").space
+    concepts = set()
+    for codes in space.fields.values():
+        grams = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5))
+        values = grams.fit_transform([space.value[code] for code in codes])
+        cosine = (grams.transform([text]) @ values.T).toarray().ravel()
+        for row in np.argsort(-cosine, kind="stable")[:3]:
+            if cosine[row] >= 0.35:
+                concepts.add(codes[row])
+    assert extractor_of("embed", space).sets([text]) == [concepts]
 
 
-def test_llm_takes_known_names_only_and_needs_a_model():
-    assert found("llm", "I adore Maya!") == {"actor=maya lind"}
-    refused("did you mean 'substring'", extractors.create, "substrings", ExtractorInputs(space()))
-    refused("needs a model", extractors.create, "llm", ExtractorInputs(space()))
-    broken = extractors.create("llm", ExtractorInputs(space(), None, LLM("scripted", answers=lambda _: "{")))
-    refused("gave no usable answer", broken.sets, ["hello there"], error=RunError)
+def test_of_a_models_names_those_of_the_catalogue_count():
+    assert concepts_of("llm", "I adore Maya!") == {"actor=maya lind"}
+
+
+def test_a_model_without_a_usable_answer_is_an_error():
+    model = LLM("scripted", answers=lambda request: "{")
+    extractor = extractors.create("llm", ExtractorInputs(space_of(CONCEPTS), None, model))
+    refused("gave no usable answer", extractor.sets, ["hello there"], error=RunError)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("substrings", "did you mean 'substring'"), ("llm", "needs a model")]
+)
+def test_an_extractor_that_cannot_be_made_says_why(name, message):
+    refused(message, extractors.create, name, ExtractorInputs(space_of(CONCEPTS)))
 
 
 TEXTS = st.text(alphabet="abcer éß.ıΩ𝔄\n\x00", max_size=60)
@@ -130,124 +139,144 @@ PATTERNS = st.text(alphabet="abcer éß𝔄", min_size=1, max_size=19) | st.text
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(TEXTS, max_size=5), st.lists(PATTERNS, max_size=12))
-def test_the_matcher_equals_a_loop_of_in_tests(texts, patterns):
-    sets = SubstringMatcher(patterns).find(texts)
-    assert sets == [{i for i, pattern in enumerate(patterns) if pattern in text} for text in texts]
-
-
-def test_any_character_may_occur_in_patterns_and_texts():
-    every = "".join(map(chr, range(0x20000, 0x30000)))
-    assert SubstringMatcher([every, "", every[5:9]]).find([every, "", every[:9]]) == [{0, 2}, set(), {2}]
-    assert SubstringMatcher(["b", "\ufffdb"]).find(["a\ud800b", "a\ufffdb"]) == [{0}, {0, 1}]
-    assert SubstringMatcher([]).find(["a"]) == [set()]
-    assert SubstringMatcher(["b", "a", "b"]).find(["b"]) == [{0, 2}]
-    texts = ["with lind jr. and others", "with lind jr.x", "blind jr."]  # a full stop at the end is whole
-    assert SubstringMatcher(["lind jr."]).find(texts, whole=True) == [{0}, {0}, set()]
+@given(TEXTS, st.lists(PATTERNS, max_size=12))
+def test_the_matcher_equals_a_loop_of_in_tests(text, patterns):
+    inside = {number for number, pattern in enumerate(patterns) if pattern in text}
+    assert SubstringMatcher(patterns).find([text]) == [inside]
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.text(alphabet="ab c-_é", max_size=30), max_size=4))
-def test_whole_matches_equal_a_regular_expression(texts):
+@given(st.text(alphabet="ab c-_é", max_size=30))
+def test_whole_matches_equal_a_regular_expression(text):
     patterns = ["a", "ab", "a b", "é", "b-c", "c_"]
-    sets = SubstringMatcher(patterns).find(texts, whole=True)
-    whole = [re.compile(rf"(?<!\w){re.escape(pattern)}(?!\w)") for pattern in patterns]
-    assert sets == [{i for i, regex in enumerate(whole) if regex.search(text)} for text in texts]
+    whole = set()
+    for number, pattern in enumerate(patterns):
+        if re.search(rf"(?<!\w){re.escape(pattern)}(?!\w)", text):
+            whole.add(number)
+    assert SubstringMatcher(patterns).find([text], whole=True) == [whole]
+
+
+EVERY = "".join(map(chr, range(0x20000, 0x30000)))
+
+
+@pytest.mark.parametrize(
+    ("patterns", "texts", "sets"),
+    [
+        ([EVERY, "", EVERY[5:9]], [EVERY, "", EVERY[:9]], [{0, 2}, set(), {2}]),
+        (["b", "\ufffdb"], ["a\ud800b", "a\ufffdb"], [{0}, {0, 1}]),
+        ([], ["a"], [set()]),
+        (["b", "a", "b"], ["b"], [{0, 2}]),
+    ],
+)
+def test_any_character_may_occur_in_patterns_and_texts(patterns, texts, sets):
+    assert SubstringMatcher(patterns).find(texts) == sets
+
+
+@pytest.mark.parametrize(("text", "is_whole"), table(__file__, "full_stops"))
+def test_a_full_stop_at_the_end_of_a_value_is_whole(text, is_whole):
+    (codes,) = SubstringMatcher(["lind jr."]).find([text], whole=True)
+    assert bool(codes) is is_whole
 
 
 @pytest.mark.filterwarnings("error")
 def test_a_word_without_end_takes_no_hours():
     endless = "x" * 100_000  # compared letter by letter it would take them
-    space = ConceptSpace(("genre",) * 2, ("drama", endless), np.ones(2, int), 2, ("genre=drama", "genre=x"))
-    near = EXTRACTORS.create("fuzzy", inputs=ExtractorInputs(space)).near
-    assert near("x" * 1_000_000) == near("drana") == []
+    near = extractor_of("fuzzy", space_of(f"genre=drama, genre={endless}")).near
+    assert near("x" * 1_000_000) == []
+    assert near("drana") == []
     assert near("dramas") == ["drama"]
     assert near(endless[1:]) == [endless]
 
 
-def test_scoring_a_text_of_a_hundred_times_the_length_takes_no_ten_thousand_times_the_time():
-    """Linear or nearly so, for every extractor without a model, with words and without any space."""
-    for name in (name for name in EXTRACTORS.names() if name != "llm"):
-        extractor = made(name)
-        for piece in ("drama and maya lynd ", "x", "a\u0301"):
-            took = []
-            for times in (500, 50_000):
-                began = time.process_time()
-                extractor.sets([piece * times])
-                took.append(time.process_time() - began)
-            assert took[1] < 1_000 * max(took[0], 1e-4), (name, piece, took)
+def seconds(extractor, text):
+    """The processor time that a text takes."""
+    began = time.process_time()
+    extractor.sets([text])
+    return time.process_time() - began
 
 
-RECORDS = [
-    ("Alpha", {"name": "Alpha", "genre": ["Action", "Action Film"], "actor": ["Maya Lind"], "year": "1999",
-               "plot": "Sailors drift across frozen water."}),
-    ("Beta", {"genre": ["Crime Fiction", "Action"], "actor": ["Maya Lind", "Maya Lind"], "language": ["English"]}),
-    ("Gamma", {"genre": "Drama", "director": ["Ida Holm"], "plot": "Frozen sailors."}),
-]  # fmt: skip
+@pytest.mark.parametrize("piece", ["drama and maya lynd ", "x", "a\u0301"])
+@pytest.mark.parametrize("name", [name for name in EXTRACTORS.names() if name != "llm"])
+def test_scoring_a_text_of_a_hundred_times_the_length_takes_no_ten_thousand_times_the_time(name, piece):
+    extractor = extractor_of(name)
+    short = seconds(extractor, piece * 500)
+    assert seconds(extractor, piece * 50_000) < 1_000 * max(short, 1e-4)
 
 
-@pytest.mark.parametrize(("field", "value", "expected"), [
-    ("genre", "Science Fiction", "science"), ("genre", "Sci-Fi", "sci-fi"),
-    ("genre", "Toys (comic book fictional universe)", "toys (comic bookal universe)"),
-    ("genre", "Fiction", "fiction"), ("genre", " Action Film ", "action"), ("year", "c. 1999", "1999"),
-    ("actor", " Maya LIND ", "maya lind"),
-])  # fmt: skip
-def test_values_are_compared_in_the_thesis_s_form(field, value, expected):
-    assert normalise(field, value) == expected
+FILMS = ThesisCatalog(table(__file__, "films"))
 
 
-def test_the_index_repeats_films_counts_distinct_ones_and_unusable_catalogues_are_errors(tmp_path):
-    catalog = ThesisCatalog(RECORDS)
-    assert catalog.index["genre"]["action"] == [0, 0, 1]
-    assert catalog.index["actor"]["maya lind"] == [0, 1, 1]
-    action, crime = (catalog.space.code_of["genre", name] for name in ("action", "crime"))
-    assert catalog.space.films[action] == 2
-    assert catalog.space.idf[action] == pytest.approx(np.log(4 / 3) + 1)
-    # a label that was normalised never meets its own wish
-    assert crime not in catalog.raw_codes[1]
-    assert action in catalog.raw_codes[1]
+@pytest.mark.parametrize(
+    ("field", "value", "form"),
+    table(__file__, "forms"),
+)
+def test_values_are_compared_in_the_thesis_s_form(field, value, form):
+    assert normalise(field, value) == form
+
+
+def test_the_index_repeats_films_and_the_space_counts_distinct_ones():
+    action = FILMS.space.code_of["genre", "action"]
+    assert FILMS.index["genre"]["action"] == [0, 0, 1]
+    assert FILMS.index["actor"]["maya lind"] == [0, 1, 1]
+    assert FILMS.space.films[action] == 2
+    assert FILMS.space.idf[action] == pytest.approx(np.log(4 / 3) + 1)
+
+
+def test_a_label_that_was_normalised_never_meets_its_own_constraint():
+    assert FILMS.space.code_of["genre", "crime"] not in FILMS.raw_codes[1]
+    assert FILMS.space.code_of["genre", "action"] in FILMS.raw_codes[1]
+
+
+def test_the_sample_is_a_catalogue_and_an_empty_or_missing_file_is_none(tmp_path):
     (tmp_path / "empty.json").write_text("{}")
+    assert len(ThesisCatalog.load("sample")) > 700
     refused("json", ThesisCatalog.load, tmp_path / "empty.json")
     refused("json", ThesisCatalog.load, tmp_path / "missing.json")
-    assert len(ThesisCatalog.load("sample")) > 700
 
 
-@pytest.mark.parametrize(("constraints", "films", "how"), [
-    ({"genre": "Action", "actor": "Maya Lind"}, {0, 1}, "all fields"),
-    ({"genre": "Drama", "actor": "Maya Lind"}, {0, 1, 2}, "union"),
-    ({"genre": "Drama", "actor": "Nobody"}, {2}, "fewer fields"),
-    ({"actor": "Nobody"}, {0, 1, 2}, "catalogue"), ({"genre": "ram"}, {2}, "all fields"),
-    ({"plot": ["frozen"], "title": "Alpha"}, {0}, "all fields"), ({}, {0, 1, 2}, "catalogue"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("constraints", "films", "how"),
+    table(__file__, "retrieval"),
+)
 def test_retrieval_says_how_it_came_to_its_films(constraints, films, how):
-    assert ThesisCatalog(RECORDS).candidates(constraints) == (frozenset(films), how)
+    assert FILMS.candidates(constraints) == (set(films), how)
+
+
+def test_keywords_of_plots_are_words_of_four_letters_that_are_not_common():
     assert plot_keywords("The story: what COLD, cold seas!") == ["cold", "seas"]
 
 
 DOCUMENTS = ["A quiet love story", "the quiet sea", "Sea, love and SEA", "storm over the sea", ""]
-LEGACY_TEXTS = ["quiet love", "The sea, the sea!", "nothing known", "", "love story of the quiet sea"]
+COMPARED = ["quiet love", "The sea, the sea!", "nothing known", "", "love story of the quiet sea"]
 
 
 @pytest.mark.parametrize("vocabulary", [None, ["love", "quiet love", "sea", "sea love"]])
 def test_the_sentence_space_equals_scikit_learn(vocabulary):
     ours = TfidfSpace(DOCUMENTS, vocabulary, max_features=500)
     theirs = TfidfVectorizer(stop_words="english", ngram_range=(1, 2), vocabulary=vocabulary).fit(DOCUMENTS)
+    rows = ours.rows(COMPARED)
+    dense = theirs.transform(COMPARED).toarray()
+    products = [dense[0] @ dense[4], dense[0] @ dense[0], 0.0]
     assert list(ours.vocabulary) == list(theirs.get_feature_names_out())
-    rows, dense = ours.rows(LEGACY_TEXTS), theirs.transform(LEGACY_TEXTS).toarray()
     np.testing.assert_allclose(rows.toarray(), dense, atol=1e-12)
-    pairs = cosines(rows, [0, 0, 2], [4, 0, 0])
-    np.testing.assert_allclose(pairs, [dense[0] @ dense[4], dense[0] @ dense[0], 0.0], atol=1e-12)
+    np.testing.assert_allclose(cosines(rows, [0, 0, 2], [4, 0, 0]), products, atol=1e-12)
 
 
-def test_a_vocabulary_is_stable_its_file_holds_distinct_terms_and_embeddings_state_themselves(tmp_path):
-    """sea 4×; then quiet, love 2× each: love before quiet; the others once, none of them among three."""
+def test_a_vocabulary_has_the_most_frequent_terms_of_equals_the_first_by_alphabet():
+    """sea 4×; then quiet, love 2× each; the others once, none of them among three."""
     assert TfidfSpace(DOCUMENTS, max_features=3).vocabulary == ("love", "quiet", "sea")
+    refused("no word", TfidfSpace, ["", "the"])
+
+
+def test_a_file_of_terms_holds_distinct_ones(tmp_path):
     path = tmp_path / "terms.txt"
     path.write_text("sea\nsea love\n")
     assert read_vocabulary(path) == ["sea", "sea love"]
     path.write_text("sea\nsea\n")
     refused("distinct", read_vocabulary, path)
-    refused("no word", TfidfSpace, ["", "the"])
+
+
+def test_embeddings_state_their_encoder_and_compare_texts():
     space = EmbeddingSpace("hashing")
     same, other = cosines(space.rows(["quiet sea", "quiet sea", "storm"]), [0, 0], [1, 2])
     assert space.name == "hashing"

@@ -36,57 +36,82 @@ def world(films):
 
 
 @pytest.fixture(scope="module")
-def said(folder):
+def texts(folder):
     """400 texts of the thesis's logs, a fixed draw."""
-    paths_ = sorted(folder.glob("logs_*/*.jsonl.gz"))
-    if not paths_:
+    texts = set()
+    for path in sorted(folder.glob("logs_*/*.jsonl.gz")):
+        for talk in itertools.islice(logs.read(path), 3):
+            texts.update(turn.text for turn in talk.turns)
+    if not texts:
         pytest.skip("the mirror has no thesis logs")
-    talks = (talk for path in paths_ for talk in itertools.islice(logs.read(path), 3))
-    texts = {turn.text for talk in talks for turn in talk.turns}
     return random.Random(5).sample(sorted(texts), min(400, len(texts)))
 
 
-def test_the_report_names_what_was_dropped_merged_and_set_aside(films):
+@pytest.mark.parametrize("label", ["United Kingdom", "George W. Bush", "Fiction", "Film adaptation"])
+def test_a_label_that_is_no_genre_is_dropped_and_the_report_says_so(films, label):
     dropped = films.report.table("genre", "dropped").set_index("from")
-    for label in ("United Kingdom", "George W. Bush", "Fiction", "Film adaptation"):
-        assert dropped.loc[label, "reason"] == "no genre"
-        assert label not in films.values("genre")
-    assert dropped.loc["United Kingdom", "films"] == 45
+    assert dropped.loc[label, "reason"] == "no genre"
+    assert label not in films.values("genre")
+
+
+def test_the_report_counts_what_was_dropped(films):
+    genres = films.report.table("genre", "dropped").set_index("from")
+    assert genres.loc["United Kingdom", "films"] == 45
+    assert films.report.table("actor", "dropped")["from"].tolist() == ["nm1157013"]
+    assert films.report.table("year", "dropped")["films"].sum() == 49
     assert 20 <= len(films.genres()) <= 50
+
+
+def test_the_report_names_what_was_merged(films):
+    merged = films.report.table("language", "merged").set_index("from")["to"]
     summary = films.report.summary().set_index("field")
+    assert merged["English Language"] == "English"
+    assert merged["Standard Chinese"] == "Mandarin"
     assert summary.loc["actor", "doublets"] >= 2761  # as counted on the raw file, before names were tidied
     assert summary.loc["language", "doublets"] > 0
-    assert not [v for v in films.values("language") if v.endswith("anguage") and "Sign" not in v]
-    merged = films.report.table("language", "merged").set_index("from")["to"]
-    assert (merged["English Language"], merged["Standard Chinese"]) == ("English", "Mandarin")
-    assert films.report.table("actor", "dropped")["from"].tolist() == ["nm1157013"]
-    assert {fold(a) for a, _ in films.report.merged_films} == {"from dusk till dawn", "xxx", "megamind"}
+    films_merged = {fold(title) for title, _ in films.report.merged_films}
+    assert films_merged == {"from dusk till dawn", "xxx", "megamind"}
+
+
+def test_no_language_is_left_with_the_word_language_but_those_of_signs(films):
+    for language in films.values("language"):
+        assert not language.endswith("anguage") or "Sign" in language
+
+
+def test_films_of_which_little_is_told_are_set_aside(films):
     assert films.report.films_read == 2164
-    assert films.report.low_information == 383 == int((~films.recommendable).sum())
-    assert films.report.table("year", "dropped")["films"].sum() == 49
+    assert films.report.low_information == 383
+    assert (~films.recommendable).sum() == 383
 
 
-def test_no_match_in_the_thesis_logs_lies_inside_a_word(world, said):
-    matches = 0
-    for text in said:
+def test_no_match_in_the_thesis_logs_lies_inside_a_word(world, texts):
+    accepted = 0
+    for text in texts:
         for match in world.grounder.audit(text):
-            piece = text[match.start : match.end]
-            assert words(text[: match.start]) + words(piece) + words(text[match.end :]) == words(text)
-            matches += not match.rejected
-    assert matches > 100
-    assert world.grounder.ground(said) == [world.grounder.concepts(text) for text in said]
-    fooled = "What kind of story could you discover? I'm interested, my preference is just more of that, whatever you like."
-    assert world.grounder.topic_set(fooled) == set()
-    assert world.grounder.titles(fooled) == []
+            before = words(text[: match.start])
+            after = words(text[match.end :])
+            assert before + words(text[match.start : match.end]) + after == words(text)
+            accepted += not match.rejected
+    assert accepted > 100
 
 
-def test_users_of_this_catalogue_are_satisfiable_and_voice_their_plan(films, world):
-    for session in range(30):
-        plan = planner.plan(films, 1, session, 20)
-        user = User(films, plan)
-        for step in plan.steps:
-            assert step.n_answers > 0
-            utterance = user.speak(step.turn)
-            found = world.grounder.concepts(utterance.text)
-            for wish in must_voice(step, utterance.act):
-                assert films.code(*wish) in found, (utterance.text, wish)
+def test_many_texts_at_once_are_each_text_alone(world, texts):
+    assert world.grounder.ground(texts) == list(map(world.grounder.concepts, texts))
+
+
+def test_everyday_words_name_no_concept_and_no_film(world):
+    text = "What kind of story could you discover? I'm interested, my preference is just more of that, whatever you like."
+    assert world.grounder.topic_set(text) == set()
+    assert world.grounder.titles(text) == []
+
+
+@pytest.mark.parametrize("session", range(30))
+def test_users_of_this_catalogue_are_satisfiable_and_voice_their_plan(films, world, session):
+    plan = planner.plan(films, 1, session, 20)
+    user = User(films, plan)
+    for step in plan.steps:
+        utterance = user.speak(step.turn)
+        concepts = world.grounder.concepts(utterance.text)
+        assert step.n_answers > 0
+        for field, value in must_voice(step, utterance.act):
+            assert films.code(field, value) in concepts, utterance.text

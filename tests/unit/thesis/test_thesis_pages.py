@@ -17,6 +17,7 @@ from crs_lib.figures.latex import headline_table
 from crs_lib.metrics.conventions import TasWeights
 from crs_lib.report import outcomes
 from crs_lib.thesis import commands, pages
+from tests.helpers import table
 
 MODELS = ("gemma:2b", "qwen:7b")
 LEGACY = "thesis_legacy(topics=heuristic)"
@@ -98,30 +99,28 @@ def test_searches_of_systems_are_told_from_the_constraints_of_users(as_the_thesi
     assert shares.loc["searches by systems that no film meets in full"].tolist() == [1, 1]
 
 
-TEXTS = [
-    ("You want a French comedy", "I want a French comedy"),
-    ("Can you tell me more about what kind of story you like?", "I'd like to know what kind of story it is."),
-    ("No.", "No."),
-    ("don't say the words the words the words", "say the words the words"),
-    ("", "Something else"),
-]
+def plain_words(text):
+    return re.findall(r"[a-z0-9]+(?:'[a-z0-9]+)?", text.lower())
+
+
+def runs_of(words, order):
+    """The distinct runs of so many words."""
+    return {tuple(words[first : first + order]) for first in range(len(words) - order + 1)}
 
 
 def copied_by_loop(reply, request, orders):
     """The copying penalty in the plainest way."""
-    own_words = re.findall(r"[a-z0-9]+(?:'[a-z0-9]+)?", reply.lower())
-    other_words = re.findall(r"[a-z0-9]+(?:'[a-z0-9]+)?", request.lower())
     largest = 0.0
     for order in orders:
-        own = {tuple(own_words[i : i + order]) for i in range(len(own_words) - order + 1)}
-        other = {tuple(other_words[i : i + order]) for i in range(len(other_words) - order + 1)}
+        own = runs_of(plain_words(reply), order)
         if own:
-            largest = max(largest, len(own & other) / len(own))
+            copied = own & runs_of(plain_words(request), order)
+            largest = max(largest, len(copied) / len(own))
     return largest
 
 
 @pytest.mark.parametrize("orders", [(3, 4), (1,), (4, 2)])
-@pytest.mark.parametrize(("reply", "request_"), TEXTS)
+@pytest.mark.parametrize(("reply", "request_"), table(__file__, "copied"))
 def test_the_copy_ratio_of_two_texts_equals_a_loop_over_their_words(reply, request_, orders):
     assert thesis.copy_ratio(reply, request_, orders) == copied_by_loop(reply, request_, orders)
 
@@ -138,37 +137,39 @@ def test_concepts_of_a_text_and_their_weights_are_the_vocabularys():
     assert np.count_nonzero(thesis.attribute_vector("A French comedy")) == 2
 
 
-def test_what_is_recommended_says_whether_it_was_relaxed():
-    whole = thesis.recommend({"genre": "Comedy", "language": "French"})
-    assert {film["relaxed"] for film in whole} == {""}
-    assert {film["relaxed"] for film in thesis.recommend({"genre": "Comedy", "year": "1831"})} == {
-        "fewer fields"
-    }
-    assert {film["relaxed"] for film in thesis.recommend({})} == {"catalogue"}
+@pytest.mark.parametrize(
+    ("constraints", "relaxed"),
+    [
+        ({"genre": "Comedy", "language": "French"}, ""),
+        ({"genre": "Comedy", "year": "1831"}, "fewer fields"),
+        ({}, "catalogue"),
+    ],
+)
+def test_what_is_recommended_says_whether_it_was_relaxed(constraints, relaxed):
+    films = thesis.recommend(constraints)
+    assert {film["relaxed"] for film in films} == {relaxed}
+
+
+def test_at_most_fifty_films_are_recommended():
     assert len(thesis.recommend({}, limit=99)) == 50
 
 
-JUDGED = pd.DataFrame(
-    {
-        "model": ["a", "a", "a", "b", "b", "b"],
-        "construct": ["coherence", "personalization", "proactiveness"] * 2,
-        "mean": [4.0, 3.0, 2.0, 5.0, np.nan, 1.0],
-        "low": np.nan,
-        "high": np.nan,
-        "own_family": [False] * 3 + [True] * 3,
-        "n_sessions": 8,
-    }
-)
+@pytest.fixture
+def judged():
+    """Mean scores of two systems; the second was judged by its own family, and one of its scores is missing."""
+    columns = ["model", "construct", "mean", "own_family"]
+    means = pd.DataFrame(table(__file__, "judged"), columns=columns)
+    return means.assign(low=np.nan, high=np.nan, n_sessions=8)
 
 
-def test_the_radar_has_a_closed_line_for_each_system_and_marks_who_judged_its_own_family():
-    drawing = figures.make("llm_judge_radar", JUDGED)
+def test_the_radar_has_a_closed_line_for_each_system_and_marks_who_judged_its_own_family(judged):
+    drawing = figures.make("llm_judge_radar", judged)
     (panel,) = drawing.axes
-    assert panel.name == "polar"
     first, second = panel.lines
+    assert panel.name == "polar"
     assert first.get_ydata().tolist() == [2, 4, 3, 2]
     assert second.get_label() == "b *"
-    assert "n = 8 sessions" in figures.caption("llm_judge_radar", JUDGED)
+    assert "n = 8 sessions" in figures.caption("llm_judge_radar", judged)
 
 
 @pytest.mark.parametrize(
@@ -179,20 +180,21 @@ def test_the_thesiss_names_of_figures_work_and_are_not_listed(name):
     assert name not in figures.names()
 
 
-@pytest.mark.parametrize(
-    ("has_weights", "name"), [(True, "minilm"), (False, "tfidf, 2 terms, stable vocabulary")]
-)
-def test_sentences_are_compared_by_minilm_or_where_it_is_missing_by_tfidf(
-    monkeypatch, has_weights, name, capsys
-):
+def test_sentences_are_compared_by_minilm_where_it_is_here(monkeypatch, capsys):
+    monkeypatch.setattr("crs_lib.retrieval.encoders.ENCODERS.create", lambda encoder: None)
+    space = SPACES.get("minilm_or_tfidf").make(["comedy", "drama"], None)
+    assert space.name == "minilm"
+    assert capsys.readouterr().err == ""
+
+
+def test_sentences_are_compared_by_tfidf_where_minilm_is_missing(monkeypatch, capsys):
     def create(encoder):
-        if not has_weights:
-            raise InputError("no MiniLM here")
+        raise InputError("no MiniLM here")
 
     monkeypatch.setattr("crs_lib.retrieval.encoders.ENCODERS.create", create)
     space = SPACES.get("minilm_or_tfidf").make(["comedy", "drama"], None)
-    assert space.name == name
-    assert ("no MiniLM here" in capsys.readouterr().err) is not has_weights
+    assert space.name == "tfidf, 2 terms, stable vocabulary"
+    assert "no MiniLM here" in capsys.readouterr().err
 
 
 def test_a_demo_of_another_size_is_a_run_of_its_own():
