@@ -11,9 +11,7 @@ LEAKS = ("topic_interference_leakage", "copying")
 _OVERLAP = ("cross_coherence", "context_retention", "topic_interference")
 _TEXT = ("topic_adaptation_score", *_OVERLAP, "topic_recovery_rate", "slot_f1")
 CORRELATED = (*MAIN, "novelty", *LEAKS, "item_recovery_rate", *_TEXT)
-SHOWN = {
-    "turn_table": ["cross_coherence", "topic_adaptation_score", "satisfaction_corrected", "normalised_gain"]
-}
+TURN_SCORES = ("cross_coherence", "topic_adaptation_score", "satisfaction_corrected", "normalised_gain")
 
 
 def outcomes(convention: str) -> tuple[str, ...]:

@@ -106,8 +106,10 @@ def _metric_bars(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) ->
     shown = list(metrics)
     if not shown:
         frames.require(model_metrics, ["metric"])
-        judged = [name for name in CONSTRUCTS if name in set(model_metrics["metric"])]
-        shown = [*frames.shown_in("metric_bars", model_metrics), *judged]
+        further = [metric.name for metric in base.scored() if metric.is_added]
+        further += CONSTRUCTS
+        shown = frames.shown_in("metric_bars", model_metrics)
+        shown += [name for name in further if name in set(model_metrics["metric"])]
     parts = _by_metric(model_metrics, shown)
     order = frames.systems_of(model_metrics)
     row_height = 0.55 + 0.155 * len(order)

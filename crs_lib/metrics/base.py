@@ -85,6 +85,11 @@ class Metric:
         return "" if self.gate else NOT_VALID
 
     @property
+    def is_added(self) -> bool:
+        """Whether it has no place among the columns, as a metric that was added to the package's."""
+        return math.isinf(self.column)
+
+    @property
     def label(self) -> str:
         """The short name, with a dagger where the metric is not valid for ranking."""
         if self.mark in ("", DESCRIPTIVE):

@@ -214,7 +214,9 @@ def shift_log(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
 
 def turn_table(turns: pd.DataFrame) -> pd.DataFrame:
     """The turns with their main scores: system, session, turn, stage, and each score that the run has."""
-    return turns.filter(["model", "session_id", "turn", "stage", *layout.SHOWN["turn_table"]])
+    added = [metric.name for metric in base.scored(base.TURN) if metric.is_added]
+    scores = [*layout.TURN_SCORES, *added]
+    return turns.filter(["model", "session_id", "turn", "stage", *scores])
 
 
 def scoreboard(model_metrics: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.DataFrame:

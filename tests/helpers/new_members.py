@@ -29,19 +29,6 @@ def insert(file: Path, lines: str, above: str = "") -> None:
     file.write_text(f"{text[: starts[0]]}{lines}{text[starts[0] :]}", encoding="utf-8")
 
 
-def show_metric(folder: Path, name: str) -> None:
-    """Step 2 of "A metric": the name stands last among the metrics of the bars, and of the table of turns."""
-    places = {
-        "scores.py": r"(metrics=\[[^]]*?),?(\s*\],\n\)\ndef _metric_bars)",
-        "layout.py": r'("turn_table": \[[^]]*?),?(\s*\])',
-    }
-    for file_name, pattern in places.items():
-        file = folder / "crs_lib" / "figures" / file_name
-        text, times = re.subn(pattern, rf'\1, "{name}"\2', file.read_text(encoding="utf-8"))
-        assert times == 1, f"{file_name} has no such list"
-        file.write_text(text, encoding="utf-8")
-
-
 def new_file(folder: Path, heading: str) -> None:
     """Step 1 of a heading whose code is a whole file, written where the page says."""
     page = PAGE.read_text(encoding="utf-8")
@@ -71,5 +58,4 @@ def package_with_members(folder: Path) -> Path:
         registry.write(f"\n{blocks('A data set')[0]}")
     for heading in ("A metric", "A figure", "A retriever"):
         new_file(folder, heading)
-    show_metric(folder, "first_film_met")
     return folder
