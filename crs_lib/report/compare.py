@@ -94,14 +94,18 @@ class Comparison:
         entry = runs.Run(simulate.STUDY, self.run).entry(STAGE)
         if entry.get("status") != "finished" or entry["parameters"] != self._parameters():
             return ""
-        if not self.page.is_file() or entry["outputs"].get(self.page.name) != tables.sha256(self.page):
+        if not self.page.is_file():
+            return ""
+        if entry["outputs"].get(self.page.name) != tables.sha256(self.page):
             return ""
         return str(entry["ended"])[:10]
 
     def _parameters(self) -> dict[str, Any]:
         """What decides the page, for the manifest."""
-        parameters = {**self.settings, "ours": self.ours, "against": self.against, "plan": self.plan.values()}
-        return dict(json.loads(json.dumps(tables.finite(parameters))))
+        systems = {"ours": self.ours, "against": self.against}
+        parameters = {**self.settings, **systems, "plan": self.plan.values()}
+        text = json.dumps(tables.finite(parameters))
+        return dict(json.loads(text))
 
     @property
     def page(self) -> Path:
@@ -141,7 +145,8 @@ class Comparison:
         table = self._means(evaluate.read(self.run, "model_metrics"))
         reasons = findings.missing(self.results, PRIMARY)
         failures = {row.system: row.failed for row in self.failed}
-        table.insert(2, "failed", table["system"].map(failures).fillna(0).astype(int))
+        failed = table["system"].map(failures).fillna(0)
+        table.insert(2, "failed", failed.astype(int))
         table.insert(3, "missing", table["system"].map(reasons))
         return table
 
@@ -187,7 +192,8 @@ class Comparison:
         """What was recognised in the replies of every system, one's own first."""
         failed = [row["model"] for row in simulate.failed_sessions(self.run)]
         titles = [film.title for film in evaluate.catalog_of(self.run).items]
-        rows = {row.system: row for row in models.heard(simulate.iter_dialogues(self.run), titles, failed)}
+        talks = simulate.iter_dialogues(self.run)
+        rows = {row.system: row for row in models.heard(talks, titles, failed)}
         return [rows.get(name, Heard(name)) for name in self.systems]
 
     @cached_property
@@ -212,12 +218,14 @@ class Comparison:
         sizes = self.tests.effects
         for name in ("d_z", "rank_biserial"):
             size = sizes.loc[sizes["effect"] == name, ["a", "b", "estimate"]]
-            pairs = pairs.merge(size.rename(columns={"estimate": name}), on=["a", "b"], how="left")
+            size = size.rename(columns={"estimate": name})
+            pairs = pairs.merge(size, on=["a", "b"], how="left")
         power = self.tests.power
         if "detectable_effect" not in power:
             return pairs
         columns = ["a", "b", "detectable_effect", "sessions_needed"]
-        return pairs.merge(power[columns], on=["a", "b"], how="left").astype({"sessions_needed": "Int64"})
+        pairs = pairs.merge(power[columns], on=["a", "b"], how="left")
+        return pairs.astype({"sessions_needed": "Int64"})
 
     @cached_property
     def by_type(self) -> pd.DataFrame:
@@ -299,7 +307,8 @@ class Comparison:
         turns = self._turns({self.ours[0], best}, set(worst["session_id"]))
         rows = []
         for shift in worst.itertuples():
-            others = {pair.turn: pair.system.text for pair in turns.get((best, shift.session_id), ())}
+            beside = turns.get((best, shift.session_id), ())
+            others = {pair.turn: pair.system.text for pair in beside}
             for pair in turns.get((self.ours[0], shift.session_id), ()):
                 if shift.turn - 1 <= pair.turn < shift.turn + FRESH_TURNS:
                     turn = f"{pair.turn} (shift)" if pair.turn == shift.turn else str(pair.turn)
@@ -345,8 +354,9 @@ class Comparison:
         """Write the page; the same run gives the same bytes."""
         words = prompts.lists("movies/pages")["compare"]
         title = f"{listing(self.ours)} against {listing(self.against)}"
-        lead = words["lead"].format(asked=self.settings["n"], n=self.shifts["session_id"].nunique())
-        page = document(title, words["asked"], str(escape(lead)), self._sections(), script="copy.js")
+        n = self.shifts["session_id"].nunique()
+        lead = escape(words["lead"].format(asked=self.settings["n"], n=n))
+        page = document(title, words["asked"], str(lead), self._sections(), script="copy.js")
         with runs.stage(simulate.STUDY, self.run, STAGE, self._parameters(), fixed=False) as stage:
             return tables.write_whole(stage.path(self.page.name), page)
 
@@ -566,4 +576,5 @@ def _digest(settings: Mapping[str, Any]) -> str:
     films = sources.content_hash(sources.load(settings["catalog"]))
     files = [path for path in _PACKAGE.rglob("*") if path.suffix in _SOURCES]
     parts = [settings, programs, films, tables.of_files(sorted(files))]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:8]
+    text = json.dumps(parts, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
