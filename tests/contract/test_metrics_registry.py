@@ -21,7 +21,7 @@ from tests.helpers import refused
 from tests.helpers.sample import WORLD, scored
 
 OURS = base.scored_names()
-EACH = pytest.mark.parametrize("one", base.every(), ids=METRICS.names())
+EACH = pytest.mark.parametrize("definition", base.every(), ids=METRICS.names())
 MEANS = [name for name in OURS if base.get(name).ratio is None]  # a ratio of means is a system's alone
 MADE_UP = ("films_shown", "shift_answered", "last_films")
 
@@ -56,12 +56,14 @@ def scores_of(config):
 
 
 @EACH
-def test_a_metric_is_declared_whole(one):
-    assert base.get(one.name) is one
-    assert one.low < one.high
-    assert one.direction in (HIGHER, LOWER, NEITHER)
-    assert one.short and one.source and one.level
-    assert one.version >= 1
+def test_a_metric_is_declared_whole(definition):
+    assert base.get(definition.name) is definition
+    assert definition.low < definition.high
+    assert definition.direction in (HIGHER, LOWER, NEITHER)
+    assert definition.short
+    assert definition.source
+    assert definition.level
+    assert definition.version >= 1
 
 
 def declared_metrics():
@@ -90,9 +92,9 @@ def test_columns_are_in_order():
 
 @pytest.mark.parametrize("level", base.LEVELS)
 def test_each_column_of_a_level_has_a_place_of_its_own(level):
-    places = [one.column for one in base.every() if one.level == level and one.compute]
-    places += [entry.facts["place"] for entry in FACTS if entry.facts["level"] == level]
-    assert len(set(places)) == len(places)
+    columns = [metric.column for metric in base.every() if metric.level == level and metric.compute]
+    columns += [entry.facts["place"] for entry in FACTS if entry.facts["level"] == level]
+    assert len(set(columns)) == len(columns)
 
 
 def test_short_names_tell_metrics_of_a_level_apart():

@@ -171,13 +171,13 @@ def test_replies_and_offers_state_the_field(run):
 
 
 def test_shifts_to_the_field_are_scored(run):
-    places = [(change.session, change.turn) for change in to_a_country(run)]
+    shifts_of_users = [(change.session, change.turn) for change in to_a_country(run)]
     turns = run["turns"].set_index(["model", "session_id", "turn"])["satisfaction_corrected"]
-    tracker = turns.loc[[("tracker", *place) for place in places]].mean()
-    random = turns.loc[[("random", *place) for place in places]].mean()
+    tracker = turns.loc[[("tracker", *key) for key in shifts_of_users]].mean()
+    random = turns.loc[[("random", *key) for key in shifts_of_users]].mean()
     assert tracker > random + 0.3
     shifts = run["shifts"][run["shifts"]["model"] == "tracker"]
-    assert set(places) <= {(row.session_id, row.turn) for row in shifts.itertuples()}
+    assert set(shifts_of_users) <= {(row.session_id, row.turn) for row in shifts.itertuples()}
 
 
 def test_the_field_is_in_tables_and_pages(run):

@@ -2,11 +2,15 @@
 
 import json
 
+import nbformat
 import pytest
 
 from crs_lib.cli.app import main
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, match
+from crs_lib.notebooks import runner
+from crs_lib.validity import rated
+from tests.helpers import refused
 
 ASKED = {"role": "user", "content": "A drama, please."}
 
@@ -111,3 +115,22 @@ def test_compare_ends_with_what_was_read_and_left_out(shop, capsys):
     assert last.startswith("replies read: 40, films: ")
     assert "; left out: none; list: " in last
     assert last.endswith("compare.html")
+
+
+def test_ratings_that_no_conversation_has_are_refused(tmp_path):
+    rated_turns = "ConvId,utterance0,utterance2,relevance1\nA,USER\thi,SYSTEM\tTry Lantern,4\n"
+    (tmp_path / rated.TURNS).write_text(rated_turns, encoding="utf-8")
+    whole = "ConvId,utterance0,utterance1,dialogue-overall\nB,USER\thi,SYSTEM\tTry Harbour,4\n"
+    (tmp_path / rated.DIALOGUES).write_text(whole, encoding="utf-8")
+    share = "rated utterances of annotated_turns.csv in annotated_dialogues.csv: 0 of 1 match"
+    refused(share, list, rated.conversations("abredial", tmp_path))
+
+
+def test_what_a_notebook_read_and_left_out_is_found_in_its_output(tmp_path):
+    notebook = nbformat.v4.new_notebook()
+    text = "A title\n7 films read, 6 kept, 1 merged\nrequests read: 9; left out: none\n"
+    printed = nbformat.v4.new_output("stream", name="stdout", text=text)
+    notebook.cells.append(nbformat.v4.new_code_cell("print()", outputs=[printed]))
+    path = tmp_path / "01_x.ipynb"
+    nbformat.write(notebook, path)
+    assert runner.account(path) == text.splitlines()[1:]

@@ -68,8 +68,8 @@ def evidence(texts):
 
 def unresolved_evidence(texts):
     """The messages that an evidence list means, and what it leaves over."""
-    names, rest = gold(texts, corpus.REPAIRED)
-    return names + rest
+    names, unresolved = gold(texts, corpus.REPAIRED)
+    return names + unresolved
 
 
 def scores(case):

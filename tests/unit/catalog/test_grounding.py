@@ -150,14 +150,14 @@ def test_annotate_marks_spans_for_display_and_leaves_the_text():
     assert "Paper Kites" in annotated._repr_html_()
 
 
-def verdict(rule, text, phrase):
-    """The rule's verdict on the first place where the phrase's words stand in the text."""
+def verdict(judge, text, phrase):
+    """The verdict of a rule on the first place where the phrase's words stand in the text."""
     tokens = words(text)
     wanted = words(phrase)
     first = 0
     while tokens[first : first + len(wanted)] != wanted:
         first += 1
-    return rule(Context(text), first, first + len(wanted))
+    return judge(Context(text), first, first + len(wanted))
 
 
 @pytest.mark.parametrize(("text", "reason"), table(__file__, "capitals"))

@@ -101,17 +101,20 @@ def zipped(members):
 @pytest.fixture
 def server(monkeypatch, tmp_path):
     """A loopback server behind the registry's addresses, an empty data folder, and our own rows."""
-    answers, asked = {}, []
-    with Served(Answers, answers=answers, asked=asked) as found:
-        found.answers, found.asked, found.base = answers, asked, found.url
+    answers = {}
+    requests = []
+    with Served(Answers, answers=answers, asked=requests) as running:
+        running.answers = answers
+        running.asked = requests
+        running.base = running.url
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         monkeypatch.setenv("CRS_DATA", str(tmp_path))
         monkeypatch.delenv("CRS_MIRROR", raising=False)
-        monkeypatch.setattr(registry, "RAW", found.base + "/{repository}/{commit}/{path}")
-        monkeypatch.setattr(registry, "ARCHIVE", found.base + "/{repository}/archive/{commit}.zip")
+        monkeypatch.setattr(registry, "RAW", running.base + "/{repository}/{commit}/{path}")
+        monkeypatch.setattr(registry, "ARCHIVE", running.base + "/{repository}/archive/{commit}.zip")
         rows = {row.name: row for row in (FILMS, PAIR, NEW, LOGS, CHATS, ONLY)}
         monkeypatch.setattr(registry, "every", lambda: rows)
-        yield found
+        yield running
 
 
 def left(folder):
@@ -122,20 +125,20 @@ def left(folder):
 def test_a_file_is_fetched_verified_and_then_only_read(server, tmp_path):
     server.answers[RAW + "data/films.json"] = BODY
     refused("python -m crs_lib data get films", datasets.locate, "films", error=RunError)
-    place = fetch.fetch(FILMS)
-    assert place == tmp_path / "external" / "t" / "films.json" == datasets.locate("films")
-    assert place.read_bytes() == BODY
+    path = fetch.fetch(FILMS)
+    assert path == tmp_path / "external" / "t" / "films.json" == datasets.locate("films")
+    assert path.read_bytes() == BODY
     fetch.fetch(FILMS)
     assert len(server.asked) == 1  # the second time nothing was asked for
 
 
 def test_a_damaged_download_is_mended_and_a_failed_mending_keeps_the_whole_file(server, capsys, tmp_path):
     server.answers[RAW + "data/films.json"] = BODY
-    place = fetch.fetch(FILMS)
-    place.write_bytes(BODY[:-1])
+    path = fetch.fetch(FILMS)
+    path.write_bytes(BODY[:-1])
     assert command_line.main(["data", "verify", "films"]) == 2
     assert "t/films.json differs (downloaded)" in capsys.readouterr().err
-    assert command_line.main(["data", "get", "films"]) == 0 and place.read_bytes() == BODY
+    assert command_line.main(["data", "get", "films"]) == 0 and path.read_bytes() == BODY
     assert command_line.main(["data", "verify"]) == 0
     server.answers |= {RAW + "a.json": b"[1]", RAW + "b.json": b"[2]"}
     fetch.fetch(PAIR)
@@ -226,11 +229,11 @@ def test_a_person_who_watches_sees_a_bar(server, tmp_path, monkeypatch):
 def test_what_has_no_checksum_is_recorded_once_and_need_not_be_json(server, tmp_path, capsys):
     assert NEW.checksum == RECORDED
     server.answers[RAW + "data/new.json"] = b'{"a": 1}'
-    place = fetch.fetch(NEW)
+    path = fetch.fetch(NEW)
     recorded = json.loads((tmp_path / "external/.recorded/new.json").read_text())
     assert recorded["files"] == {"t/new.json": hashlib.sha256(b'{"a": 1}').hexdigest()}
     assert (recorded["commit"], recorded["bytes"]) == (ORIGIN.commit, 8)
-    place.write_bytes(b'{"a": 2}')
+    path.write_bytes(b'{"a": 2}')
     assert [check.status for check in fetch.check(NEW)] == ["differs"]
     server.answers[RAW + "data/new.json"] = b'{"a": 3}'
     refused("not what was recorded on its first download", fetch.fetch, NEW, error=RunError)
@@ -325,7 +328,7 @@ def test_every_row_keeps_the_contract(row):
     assert re.fullmatch(r"[a-z0-9]+([-.][a-z0-9]+)*", row.name)
     assert row.study in ("movies", "cosrec", "realtalk")
     if row.wheels:
-        assert all(re.search(r"==\d+\.\d+\.\d+$", one) for one in row.wheels) and row.files[0].sha256
+        assert all(re.search(r"==\d+\.\d+\.\d+$", wheel) for wheel in row.wheels) and row.files[0].sha256
     elif row.package:  # one version of a package, and of every file a checksum: nothing else can arrive
         assert re.search(r"@\d+\.\d+\.\d+$", row.package) and all(file.sha256 for file in row.wanted)
     else:
@@ -345,11 +348,13 @@ def test_every_row_keeps_the_contract(row):
 
 
 def test_a_file_belongs_to_one_row():
-    found = [file for row in datasets.every().values() for file in row.files]
-    assert len(found) == len({file.path for file in found})
-    assert all(re.fullmatch(r"[0-9a-f]{64}", file.sha256) for file in found if file.sha256)
-    assert sum(file.sha256 is not None for file in found) > 40
-    assert File("crsarena/crs_arena_eval.json", "dataset/crs_arena_eval.json") in found
+    files = []
+    for row in datasets.every().values():
+        files += row.files
+    assert len(files) == len({file.path for file in files})
+    assert all(re.fullmatch(r"[0-9a-f]{64}", file.sha256) for file in files if file.sha256)
+    assert sum(file.sha256 is not None for file in files) > 40
+    assert File("crsarena/crs_arena_eval.json", "dataset/crs_arena_eval.json") in files
     film, *_ = datasets.get("thesis-logs-20").files
     assert (film.source, film.size, len(film.sha256)) == (None, 2206586, 64)
 

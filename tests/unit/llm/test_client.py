@@ -39,8 +39,8 @@ PAIRS = [("ollama:tiny", entry) for entry in OUTCOMES] + [
 ]
 
 
-def ask(text=PROMPT, **rest):
-    return Request.ask("crs", text, **{"seed": 1, **rest})
+def ask(text=PROMPT, **options):
+    return Request.ask("crs", text, **{"seed": 1, **options})
 
 
 @pytest.mark.parametrize(("spec", "fault"), PAIRS)

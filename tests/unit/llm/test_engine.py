@@ -37,8 +37,8 @@ def llm(engine):
         yield built
 
 
-def ask(text, seed=1, **rest):
-    return Request.ask("crs", text, seed=seed, **rest)
+def ask(text, seed=1, **options):
+    return Request.ask("crs", text, seed=seed, **options)
 
 
 @pytest.fixture(autouse=True)

@@ -87,15 +87,15 @@ def test_a_choice_that_is_not_likely_is_a_bad_reply(model):
 def test_one_model_is_in_memory(model, tmp_path):
     other = tmp_path / "other.gguf"
     write_model(other, 1)
-    one = local.LocalBackend(str(model), context=1024)
-    two = local.LocalBackend(str(other), context=1024)
-    one.complete(ask(schema=SCHEMA))
+    first = local.LocalBackend(str(model), context=1024)
+    second = local.LocalBackend(str(other), context=1024)
+    first.complete(ask(schema=SCHEMA))
     assert local.ENGINE.model[0] == str(model)
-    two.complete(ask(schema=SCHEMA))
+    second.complete(ask(schema=SCHEMA))
     assert local.ENGINE.model[0] == str(other)
-    two.unload()
+    second.unload()
     assert local.ENGINE.model == ()
-    assert one.digest() != two.digest()
+    assert first.digest() != second.digest()
 
 
 def test_faults_name_what_is_wrong(model, tmp_path):

@@ -197,8 +197,8 @@ def test_odd_numbers_of_a_server_are_failed_calls(logprob):
             llm.backend.context_limit()
 
 
-def drama(**rest):
-    return Request.ask("crs", "A quiet drama?", seed=1, **rest)
+def drama(**options):
+    return Request.ask("crs", "A quiet drama?", seed=1, **options)
 
 
 @contextmanager
