@@ -275,7 +275,8 @@ def test_hostile_text_stays_text(page):
     assert page.text("#view h2").startswith("oracle</script><script>")
     escaped = HOSTILE.replace("\u2028", "\\u2028").replace("\u202e", "\\u202e")  # a call turns no text around
     calls = page.js("[...document.querySelectorAll('.call code')].map((n) => n.textContent)")
-    assert len(calls) == 2 * len(said) // 2 and all(call.startswith(f"{escaped}(") for call in calls)
+    assert len(calls) == 2 * len(said) // 2
+    assert all(call.startswith(f"{escaped}(") for call in calls)
     shown = page.js("document.querySelector('#view').textContent")
     # texts, wishes, belief, state, calls, shifts, titles
     assert shown.count(HOSTILE) + shown.count(escaped) > 10 * len(said) // 2
@@ -393,11 +394,15 @@ def test_tool_calls_are_shown_and_hostile_arguments_stay_text(page):
     if picture := os.environ.get("CRS_PICTURES"):
         page.picture(Path(picture) / "tool_calls.png")
     logged = [pair.system.meta["tool_calls"] for pair in simulate.dialogues(config.run)[0].pairs()]
-    assert [len(calls) for calls in logged] == [3, 3, 3] and "error" in logged[0][1]
+    assert [len(calls) for calls in logged] == [3, 3, 3]
+    assert "error" in logged[0][1]
     calls = page.texts(".call")
-    assert len(calls) == 9 and 'search_films(genre="comedy", year_from=1990)' in calls[0]
-    assert HOSTILE.split("\u2028")[0] in calls[1] and "{{run}}\\u202e" in calls[1]  # the order is not turned
-    assert logged[0][1]["error"].split(":")[0] in calls[1] and calls[2].startswith("rm </script>")
+    assert len(calls) == 9
+    assert 'search_films(genre="comedy", year_from=1990)' in calls[0]
+    assert HOSTILE.split("\u2028")[0] in calls[1]
+    assert "{{run}}\\u202e" in calls[1]  # the order is not turned
+    assert logged[0][1]["error"].split(":")[0] in calls[1]
+    assert calls[2].startswith("rm </script>")
     assert page.js("window.hacked === undefined")
     wide = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
     assert page.js(wide)  # nothing is cut off by a long argument
@@ -523,7 +528,8 @@ def test_ten_questions_are_answered_by_keyboard_exported_and_imported(page, tmp_
     assert [row["value"] for row in rows] == [1, 2, 3, 4, 5, 4, 4, 3, 2, 1]
     assert {row["rater"] for row in rows} == {"a b"}
     found = labels.findings(RUN, files, resamples=20)
-    assert len(found.labels) == 10 and len(found.correlations) > 3
+    assert len(found.labels) == 10
+    assert len(found.correlations) > 3
     assert set(found.labels["item"]) == set(labels.read_key(RUN).questions["id"])
 
 

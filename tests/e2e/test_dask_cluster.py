@@ -74,7 +74,8 @@ def test_a_killed_worker_costs_no_session(cluster, tmp_path):
 
     with Watched(tmp_path / "ledger.sqlite") as ledger:
         assert run(ledger, keys(40), Draws, (5, 0.02), scheduler=address, chunk=2) == 80
-        assert workers[0].poll() == -signal.SIGKILL and ledger.counts() == {"done": 80}
+        assert workers[0].poll() == -signal.SIGKILL
+        assert ledger.counts() == {"done": 80}
         assert list(ledger.bodies(keys(40))) == [Draws(5)(key) for key in keys(40)]
         assert run(ledger, keys(40), Draws, (5, 0.02), scheduler=address) == 0
 

@@ -296,7 +296,8 @@ def test_the_real_program_refuses_a_wrong_line_and_a_reader_may_go_away():
     line = [sys.executable, "-m", "crs_lib", "data", "get"]
     process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.close()
-    assert process.stderr.read() == b"" and process.wait() == 141
+    assert process.stderr.read() == b""
+    assert process.wait() == 141
     done = program("run", "03_simualte_", "-p", "seed", "1")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("InputError: unknown notebook '03_simualte_'")
@@ -321,7 +322,8 @@ def _book(folder):
 @pytest.mark.subprocess
 def test_it_works_from_any_folder(tmp_path):
     done = program("run", "--parameters", str(_book(tmp_path)), cwd=tmp_path)
-    assert done.returncode == 0 and "count (int)  words [1]" in done.stdout
+    assert done.returncode == 0
+    assert "count (int)  words [1]" in done.stdout
 
 
 def talk(number, *replies):
@@ -346,6 +348,7 @@ def test_sessions_and_quirks_are_counted_and_every_case_is_written(tmp_path, cap
     assert (repeated["session"], repeated["turn"], repeated["detail"]) == (0, "2", "as in turn 1")
     assert set(cases["quirk"]) == set(kinds)
     path.write_text(json.dumps([talk(0, "See Kites.", "See Orchards.")]))
-    assert main(["logs", str(path)]) == 0 and capsys.readouterr().out.rstrip().endswith("no quirks")
+    assert main(["logs", str(path)]) == 0
+    assert capsys.readouterr().out.rstrip().endswith("no quirks")
     assert main(["logs", str(tmp_path / "nowhere")]) == 2
     assert "expected a file or a folder" in capsys.readouterr().err

@@ -144,7 +144,8 @@ def test_the_report_says_how_far_the_judges_of_a_run_can_be_trusted(results, cap
     again = capsys.readouterr().out
     *report, _ = again.splitlines(keepends=True)  # the last line says what was read
     assert "".join(report) in first
-    assert "scores: " in first and "scores: " not in again  # the second time nobody is asked
+    assert "scores: " in first
+    assert "scores: " not in again  # the second time nobody is asked
     lines = [" ".join(line.split()) for line in again.splitlines()]
     assert "agreement, alpha coherence all - - - 0 fewer than two judges" in lines
     assert "preference for the own family coherence template - - - 0 no session with all four means" in lines

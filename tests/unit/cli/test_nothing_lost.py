@@ -105,7 +105,8 @@ def test_an_empty_log_takes_nothing_from_an_earlier_result(tmp_path, capsys):
     assert main(words) == 0
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     log.write_text("\n")
-    assert main(words) == 2 and "there is no dialogue to score" in capsys.readouterr().err
+    assert main(words) == 2
+    assert "there is no dialogue to score" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
@@ -115,7 +116,8 @@ def test_files_that_belong_together_take_their_names_together(tmp_path):
     with pytest.raises(InputError, match="nothing to write"), tables.together():
         tables.write_json(one, {"new": 1})
         tables.write_parquet(two, iter([]))
-    assert [*tmp_path.iterdir()] == [one] and json.loads(one.read_text()) == {"old": 1}
+    assert [*tmp_path.iterdir()] == [one]
+    assert json.loads(one.read_text()) == {"old": 1}
     with tables.together():
         tables.write_json(one, {"new": 1})
         tables.write_parquet(two, pd.DataFrame({"x": [1]}))
@@ -159,8 +161,10 @@ def test_what_is_wrong_is_refused_in_one_sentence(capsys):
         shown = capsys.readouterr().err
         message = shown.strip().split("\n  - ")  # a run that cannot start lists what is missing
         assert says in shown and all("\n" not in line for line in message), shown
-        assert "Traceback" not in shown and len(shown) < 1_200
-    assert not Path("was_run").exists() and not list(Path("o").glob("*"))  # nothing ran, nothing was written
+        assert "Traceback" not in shown
+        assert len(shown) < 1_200
+    assert not Path("was_run").exists()
+    assert not list(Path("o").glob("*"))  # nothing ran, nothing was written
 
 
 @pytest.mark.parametrize("replaced", [False, True])
@@ -202,7 +206,8 @@ def test_a_clock_that_goes_backwards_changes_no_byte(results, monkeypatch):
     monkeypatch.setattr(time, "time", lambda: float(next(clock)))
     assert made("backwards") == forwards
     calls = llm.usage(tables.read_jsonl(results / "movies" / "backwards" / "llm_calls.jsonl"))
-    assert calls["failed"].sum() == 0 and (calls["seconds"] >= 0).all()
+    assert calls["failed"].sum() == 0
+    assert (calls["seconds"] >= 0).all()
 
 
 def test_a_sweep_without_end_is_refused_with_its_limit(tmp_path):
@@ -263,7 +268,8 @@ def test_a_run_whose_files_lack_parts_is_one_sentence(capsys):
     (run / ".lock").write_text("garbage " * 200)
     assert main(["simulate", "-p", "run", "faulty", "-p", "systems", "oracle"]) == 2
     shown = capsys.readouterr().err
-    assert "Traceback" not in shown and "its file .lock" in shown
+    assert "Traceback" not in shown
+    assert "its file .lock" in shown
     (run / ".lock").unlink()
 
 
@@ -292,13 +298,16 @@ def test_closed_and_full_outputs_and_no_docstrings(tmp_path):
     words = ["catalog", "export", "--out"]
     optimised = ["-OO", "-m", "crs_lib"]
     closed = started([*words, str(tmp_path / "a.jsonl")], optimised, stdout=None, close_fds=True)
-    assert closed.returncode == 0 and (tmp_path / "a.jsonl").stat().st_size > 1_000
+    assert closed.returncode == 0
+    assert (tmp_path / "a.jsonl").stat().st_size > 1_000
     shell = f'"{sys.executable}" -m crs_lib {" ".join(words)} "{tmp_path}/b.jsonl" >&-'
     done = started(["-c", shell], (), "sh")
-    assert (done.returncode, done.stderr) == (0, "") and (tmp_path / "b.jsonl").stat().st_size > 1_000
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "b.jsonl").stat().st_size > 1_000
     with open("/dev/full", "w") as full:
         told = started([*words, str(tmp_path / "c.jsonl")], stdout=full)
-    assert told.returncode == 2 and "RunError: No space left on device" in told.stderr
+    assert told.returncode == 2
+    assert "RunError: No space left on device" in told.stderr
     assert "Traceback" not in told.stderr
 
 
@@ -320,7 +329,8 @@ def test_folders_without_permission_are_one_sentence():
     options = {"env": {"CRS_RESULTS": "shut"}, "preexec_fn": without_privileges, "stdout": subprocess.PIPE}
     done = started(given, ["-OO", "-c", code], **options)
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
-    assert "Traceback" not in done.stderr and "damaged" not in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "damaged" not in done.stderr
     assert len(done.stderr) < 400 * len(given), done.stderr
 
 

@@ -112,7 +112,8 @@ def test_the_class_of_the_page_stands_in_notebooks_and_states_a_state_that_is_re
     assert main(["try", "python:my_system:MySystem"]) == 0
     out = capsys.readouterr().out
     constraints, states = (re.findall(rf"{what} +genre = (\w+)", out) for what in ("constraints", "state"))
-    assert len(states) == 3 and states[0] == constraints[0]
+    assert len(states) == 3
+    assert states[0] == constraints[0]
     assert "0 titles outside the catalogue, 3 states" in out
 
 
@@ -128,12 +129,15 @@ def test_try_asks_three_turns_that_tell_all_constraints(capsys):
     assert [request["turn"] for request in seen] == [1, 2, 3]
     said = [one["content"] for one in seen[2]["conversation"] if one["role"] == "user"]
     out = capsys.readouterr().out
-    assert all(text in out for text in said) and "\x1b" not in out
+    assert all(text in out for text in said)
+    assert "\x1b" not in out
     assert "Metropolis (1927) [metropolis-1927], meets " in out
     assert re.search(r"unknown +No \\x1b\[31mSuch Film", out)
-    assert "3 films, 3 titles outside the catalogue" in out and json.dumps([server.url]) in out
+    assert "3 films, 3 titles outside the catalogue" in out
+    assert json.dumps([server.url]) in out
     first, second, third = re.findall(" constraints (.*)", out)
-    assert (first.count(","), second.count(",")) == (0, 1) and third != second
+    assert (first.count(","), second.count(",")) == (0, 1)
+    assert third != second
 
 
 def test_try_says_what_is_wrong_in_one_line(capsys):
@@ -143,7 +147,8 @@ def test_try_says_what_is_wrong_in_one_line(capsys):
             ("http://127.0.0.1:9/", "no server answers at http://127.0.0.1:9"),
             ("traker", "did you mean 'tracker'"),
         ):
-            assert main(["try", spec]) == 2 and says in capsys.readouterr().err
+            assert main(["try", spec]) == 2
+            assert says in capsys.readouterr().err
 
 
 def test_chat_shows_spans_state_and_films_and_keeps_the_conversation(here, capsys, monkeypatch):
@@ -154,7 +159,8 @@ def test_chat_shows_spans_state_and_films_and_keeps_the_conversation(here, capsy
     assert "spans comedy genre=Comedy; 1936 year=1936" in out
     assert "tracked genre = Comedy, year = 1936" in out
     assert "tracked year = 1936, genre = War" in out or "tracked genre = War, year = 1936" in out
-    assert "Modern Times (1936) [modern-times-1936], meets 2 of 2" in out and "ended after 2 turns" in out
+    assert "Modern Times (1936) [modern-times-1936], meets 2 of 2" in out
+    assert "ended after 2 turns" in out
     record = json.loads((here / "talk.jsonl").read_text())
     assert [turn["speaker"] for turn in record["conversation"]] == ["USER", "SYSTEM"] * 2
     assert record["conversation"][1]["rec_ids"]
@@ -191,7 +197,8 @@ def test_the_catalogue_of_a_run_is_exported_whole(here, capsys):
         (["--run", "none", "--out", "x"], "no finished 03_simulate in run 'none'; make it with"),
         (["--run", "r", "--catalog", "films.jsonl", "--out", "x"], "give --run, or --catalog"),
     ):
-        assert main(["catalog", "export", *words]) == 2 and message in capsys.readouterr().err
+        assert main(["catalog", "export", *words]) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_foreign_text_does_not_steer_the_terminal(monkeypatch):

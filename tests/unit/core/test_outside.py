@@ -36,7 +36,8 @@ SLUGS = {
 @given(ANY)
 def test_every_text_becomes_valid_and_a_valid_one_stays(text):
     found = safety.valid(text)
-    assert found.encode().decode() == found == safety.valid(found) and "\0" not in found
+    assert found.encode().decode() == found == safety.valid(found)
+    assert "\0" not in found
     if "\0" not in text and not any("\ud800" <= c <= "\udfff" for c in text):
         assert found == text
 
@@ -67,7 +68,8 @@ def test_surrogates_are_joined_or_marked_in_keys_too():
 def test_json_that_cannot_be_held_is_named(text, says):
     with pytest.raises(InputError, match=says) as caught:
         safety.loads(text, "films.json, line 3")
-    assert str(caught.value).startswith("films.json, line 3: ") and "\n" not in str(caught.value)
+    assert str(caught.value).startswith("films.json, line 3: ")
+    assert "\n" not in str(caught.value)
 
 
 def test_a_key_that_stands_twice_is_refused_where_asked():
@@ -127,7 +129,8 @@ def test_a_reader_lets_out_one_sentence(error, tmp_path):
     for function in (read, lambda path: list(safety.reader("a list")(stream)(path))):
         with pytest.raises(InputError, match=r"^films.json cannot be read as a ") as caught:
             safety.reader("a catalogue")(function)(tmp_path / "films.json")
-        assert "\n" not in str(caught.value) and len(str(caught.value)) < 1_000
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 1_000
 
 
 def test_a_reader_keeps_the_words_of_our_own_errors_on_one_line():
@@ -146,7 +149,8 @@ def test_what_steers_a_terminal_is_shown_as_an_escape():
     assert one_line("a\nb" * 900, 20) == "a\\nba\\nba\\nba\\nba\\n…"
     for kind in (InputError, RunError):
         error = kind(text)
-        assert str(error) == printable(text) and str(pickle.loads(pickle.dumps(error))) == str(error)
+        assert str(error) == printable(text)
+        assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
 @pytest.mark.parametrize(("text", "says"), [
@@ -174,7 +178,8 @@ def test_a_fault_of_the_machine_is_no_damage(tmp_path, monkeypatch, number):
     monkeypatch.setattr(Path, "read_text", fails)
     with pytest.raises(RunError, match=re.escape(os.strerror(number))) as found:
         manifest_at(tmp_path / "manifest.json")
-    assert "damaged" not in str(found.value) and "remove" not in str(found.value)
+    assert "damaged" not in str(found.value)
+    assert "remove" not in str(found.value)
     with pytest.raises(RunError, match=re.escape(os.strerror(number))), safety.faults("a table"):
         fails()
 
@@ -207,7 +212,9 @@ def test_a_run_name_that_could_leave_its_folder_is_refused():
 def test_a_slug_is_a_usable_file_name_and_stable(name):
     assert {name: paths.slug(name) for name in SLUGS} == SLUGS
     slug = paths.slug(name)
-    assert slug == paths.slug(slug) and slug.isascii() and slug not in ("", ".", "..")
+    assert slug == paths.slug(slug)
+    assert slug.isascii()
+    assert slug not in ("", ".", "..")
     assert not set(slug) & set('/\\:*?"<>| \0')
 
 
@@ -216,7 +223,8 @@ def test_paths_are_shown_relative_and_those_that_no_file_can_have_refused(tmp_pa
     assert paths.shown(tmp_path) == tmp_path.as_posix()
     for wrong in ("a\0b", "~nosuchuser9/x"):
         refused(r"is no path|does not exist here", paths.given, wrong)
-    assert paths.given("~").is_absolute() and paths.given(tmp_path) == tmp_path
+    assert paths.given("~").is_absolute()
+    assert paths.given(tmp_path) == tmp_path
 
 
 def test_an_output_may_not_be_an_input_by_any_name(tmp_path):

@@ -102,7 +102,8 @@ def test_values_are_held_as_they_are_given_but_lists_are_frozen():
     assert type(batch.rates.first) is int
     with pytest.raises(ValidationError):
         batch.n = 4
-    assert pickle.loads(pickle.dumps(batch)) == batch and batch.values()["rates"] == {"first": 0}
+    assert pickle.loads(pickle.dumps(batch)) == batch
+    assert batch.values()["rates"] == {"first": 0}
     assert batch.changed(n=5).n == 5
     refused("n is 0", batch.changed, n=0)
 
@@ -111,7 +112,8 @@ def test_help_stands_in_the_docstring_and_with_each_field():
     assert "A batch.\n\nFields:\n    n: sessions\n" in Batch.__doc__
     found = {setting.name: setting for setting in fields_of(Batch)}
     assert (found["n"].help, found["n"].default, found["n"].kind) == ("sessions", 12, int)
-    assert found["policies"].several and found["mapping"].names.names() == ["zero", "one", "both"]
+    assert found["policies"].several
+    assert found["mapping"].names.names() == ["zero", "one", "both"]
     assert found["rates"].default == Rates()
 
 
@@ -169,10 +171,14 @@ def animals():
 
 
 def test_a_name_makes_a_thing_and_lists_are_read_in_order(animals):
-    assert animals.create("cat").name == "Tom" and animals.create("cat", name="Kit").name == "Kit"
+    assert animals.create("cat").name == "Tom"
+    assert animals.create("cat", name="Kit").name == "Kit"
     assert animals.create("parrot:a:b") == "says a:b"  # only the first colon separates
-    assert animals.names() == [entry.name for entry in animals] == ["cat", "parrot"] and len(animals) == 2
-    assert "parrot:hello" in animals and "dog" not in animals and 3 not in animals
+    assert animals.names() == [entry.name for entry in animals] == ["cat", "parrot"]
+    assert len(animals) == 2
+    assert "parrot:hello" in animals
+    assert "dog" not in animals
+    assert 3 not in animals
     table = animals.describe()
     rows = table.loc[:, ["name", "summary", "legs"]].to_numpy().tolist()
     assert rows == [["cat", "Purrs.", 4], ["parrot", "Repeats a phrase.", 2]]
@@ -207,7 +213,8 @@ def test_members_with_a_place_come_first_and_the_files_of_a_room_register_themse
     monkeypatch.syspath_prepend(tmp_path)
     zoo = importlib.import_module("made_up_zoo.base").ZOO
     assert "made_up_zoo.bear" not in sys.modules
-    assert zoo.create("bear") == "bear" and zoo.names() == ["ape", "bear"]
+    assert zoo.create("bear") == "bear"
+    assert zoo.names() == ["ape", "bear"]
     assert [zoo.get("ape").name, len(zoo)] == ["ape", 2]
 
 
@@ -236,7 +243,8 @@ def drawn(screen, **options):
 
 def test_a_terminal_shows_how_far_it_is_unless_the_job_is_to_be_quiet_or_it_is_gone(monkeypatch, tmp_path):
     text = drawn(Terminal())
-    assert "films" in text and "4/4" in text
+    assert "films" in text
+    assert "4/4" in text
     assert drawn(io.StringIO()) == drawn(Terminal(), shown=False) == ""
     monkeypatch.setenv("CRS_PROGRESS", "off")
     assert drawn(Terminal()) == ""

@@ -57,7 +57,8 @@ def test_writing_twice_gives_the_same_bytes_and_leaves_nothing_aside(tmp_path, n
     WRITERS[name](path)
     first = path.read_bytes()
     WRITERS[name](path)
-    assert path.read_bytes() == first and os.listdir(path.parent) == [name]
+    assert path.read_bytes() == first
+    assert os.listdir(path.parent) == [name]
 
 
 def test_what_is_written_can_be_read_with_ten_digits_and_in_pieces(tmp_path):
@@ -89,7 +90,8 @@ def test_an_error_while_writing_keeps_the_old_file(tmp_path):
         raise ValueError("half way")
 
     refused("half way", tables.write_jsonl, path, broken(), error=ValueError)
-    assert path.read_text() == '{"a": 1}\n' and os.listdir(tmp_path) == ["x.jsonl"]
+    assert path.read_text() == '{"a": 1}\n'
+    assert os.listdir(tmp_path) == ["x.jsonl"]
 
 
 @pytest.mark.subprocess
@@ -98,7 +100,8 @@ def test_a_full_disk_keeps_the_old_file(tmp_path):
     tables.write_jsonl(path, [{"a": 1}])
     done = subprocess.run([sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, check=True)
     assert "could not write x.jsonl: File too large; nothing changed" in done.stdout
-    assert path.read_text() == '{"a": 1}\n' and os.listdir(tmp_path) == ["x.jsonl"]
+    assert path.read_text() == '{"a": 1}\n'
+    assert os.listdir(tmp_path) == ["x.jsonl"]
 
 
 @pytest.mark.parametrize(("text", "message"), [
@@ -230,10 +233,12 @@ def test_the_numbers_are_fixed_and_hashed_as_the_documentation_says():
     digest = hashlib.sha256(b'[7, "movies", 3, "user"]').digest()
     expected = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
     assert (stream(7, "movies", 3, "user").random(4) == expected.random(4)).all()
-    assert check_seed(np.int32(5)) == 5 and stream(np.int64(5), "x").random() == stream(5, "x").random()
+    assert check_seed(np.int32(5)) == 5
+    assert stream(np.int64(5), "x").random() == stream(5, "x").random()
     # 500 neighbours: under independence |r| exceeds 0.15 in fewer than 1 of 1,000 draws.
     draws = np.array([stream(1, "movies", session, "user").random() for session in range(501)])
-    assert abs(np.corrcoef(draws[:-1], draws[1:])[0, 1]) < 0.15 and 0.45 < draws.mean() < 0.55
+    assert abs(np.corrcoef(draws[:-1], draws[1:])[0, 1]) < 0.15
+    assert 0.45 < draws.mean() < 0.55
 
 
 @given(seed=st.integers(0, 2**70), names=NAMES)

@@ -54,15 +54,18 @@ FILES = (*prompts.USER_SETS.values(), "system", "fields")
     ("e\u0301té", ["ete"]), ("½", ["1", "2"]), ("", []), (" \t\n", []), ("…!?", []),
 ])  # fmt: skip
 def test_worked_examples(text, expected):
-    assert words(text) == expected and fold(text) == " ".join(expected)
+    assert words(text) == expected
+    assert fold(text) == " ".join(expected)
 
 
 @given(ODD)
 def test_words_are_what_the_definition_says_folded_once_or_twice_with_spans(text):
     # NFKD of a character may hold a blank or another sign that breaks a word; the definition does the same
-    assert words(text) == words_by_hand(text) and words(fold(text)) == words(text)
+    assert words(text) == words_by_hand(text)
+    assert words(fold(text)) == words(text)
     found = spans(text)
-    assert all(0 <= start < end <= len(text) for start, end in found) and found == sorted(found)
+    assert all(0 <= start < end <= len(text) for start, end in found)
+    assert found == sorted(found)
     for word, (start, end) in zip(words(text), found, strict=True):
         assert word in words(text[start:end])
 
@@ -73,7 +76,8 @@ def test_spans_cover_letters_with_accents_and_ngrams_are_distinct_runs():
     assert [text[start:end] for start, end in spans(text)] == ["Ah", "Ame\u0301lie"]
     tokens = ["a", "b", "a", "b", "c"]
     assert ngrams(tokens, 2) == {("a", "b"), ("b", "a"), ("b", "c")}
-    assert ngrams(tokens, 5) == {tuple(tokens)} and ngrams(tokens, 6) == ngrams([], 1) == set()
+    assert ngrams(tokens, 5) == {tuple(tokens)}
+    assert ngrams(tokens, 6) == ngrams([], 1) == set()
 
 
 @given(st.text(max_size=20), st.integers(1, 25))
@@ -105,7 +109,8 @@ def test_a_record_comes_back_as_it_was_and_its_turns_count_from_one():
     assert (len(dialogue.pairs()), len(dialogue.turns)) == (1, 3)
     dialogue = Dialogue.from_json({"conversation": [{"speaker": "user", "text": "hi"}], "shift_events": None})
     assert (dialogue.session_id, dialogue.model_name, dialogue.true_genre) == ("", "", None)
-    assert dialogue.turns[0].speaker == "USER" and dialogue.shift_turns() == []
+    assert dialogue.turns[0].speaker == "USER"
+    assert dialogue.shift_turns() == []
 
 
 @pytest.mark.parametrize(("conversation", "message"), [
@@ -128,7 +133,8 @@ def test_nothing_of_a_dialogue_becomes_markup():
         shift_events=[{"turn": 1, "type": NASTY, "from_focus": NASTY, "to_focus": NASTY, "bridge_value": NASTY}],
     )  # fmt: skip
     shown = Dialogue.from_json(record).with_marks([[Mark(0, 8, NASTY, NASTY)], []])._repr_html_()
-    assert "<script" not in shown and shown.count(html.escape("<script>")) >= 9
+    assert "<script" not in shown
+    assert shown.count(html.escape("<script>")) >= 9
     assert f'title="{escape(f"{NASTY}={NASTY}")}"' in shown
 
 
@@ -245,7 +251,8 @@ def test_small_letters_leave_values_as_they_are():
 def test_a_value_is_put_in_once_and_never_read_as_a_template():
     message = "costs $most {braces} ${fence} and 100 %"
     text = prompts.render("movies/topics", most=3, fence="abc", message=message)
-    assert "at most 3, the most" in text and message in text
+    assert "at most 3, the most" in text
+    assert message in text
     for value in ("$wish", "{a|b}", "100% $", "a|b"):
         assert value in phrases.question("question_plot", value, stream(3, "x"))
     assert text.count("abc") == 2  # the two marks; the value's own ${fence} stayed as it was
@@ -267,7 +274,8 @@ def test_unknown_prompts_and_names_are_errors_and_the_digest_is_that_of_the_word
 def test_every_prompt_renders_with_the_names_it_asks_for(name):
     needs = prompts.wanted(name)
     text = prompts.render(name, **{key: f"<{key}>" for key in needs})
-    assert all(f"<{key}>" in text for key in needs) and text == text.rstrip()
+    assert all(f"<{key}>" in text for key in needs)
+    assert text == text.rstrip()
 
 
 @given(st.text(max_size=200))

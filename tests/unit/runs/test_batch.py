@@ -50,7 +50,8 @@ def test_sessions_do_not_depend_on_the_number_of_workers(ledger, workers):
 def test_only_what_is_missing_is_done(ledger):
     for n, made in ((3, 6), (5, 4), (5, 0)):
         assert run(ledger, keys(n), Draws, (5,)) == made
-    assert run(ledger, [], Draws, (5,), workers=2) == 0 and ledger.counts() == {"done": 10}
+    assert run(ledger, [], Draws, (5,), workers=2) == 0
+    assert ledger.counts() == {"done": 10}
 
 
 @pytest.mark.parametrize("workers", WORKERS)
@@ -58,7 +59,8 @@ def test_a_failing_session_is_tried_again_and_a_maker_that_cannot_be_made_says_s
     with pytest.raises(RunError, match=r"1 of 8 sessions failed.*session 2 of 'echo'.*no session 2"):
         run(ledger, keys(4), Draws, (5, 0, [Key("echo", 2)]), workers=workers, chunk=3)
     assert ledger.counts() == {"done": 7, "failed": 1}
-    assert run(ledger, keys(4), Draws, (5,), workers=workers) == 1 and ledger.counts() == {"done": 8}
+    assert run(ledger, keys(4), Draws, (5,), workers=workers) == 1
+    assert ledger.counts() == {"done": 8}
     assert list(ledger.bodies(keys(4))) == in_process(4)
     refused("no such catalogue", run, ledger, keys(9), Refuses, ("no such catalogue",), workers=workers)
 
@@ -99,7 +101,8 @@ def test_killed_again_and_again_it_ends_as_if_nothing_had_happened(tmp_path, wor
     process = start(path, n, workers)
     assert (process.communicate()[1], process.returncode) == ("", 0)
     with Ledger(path) as ledger:
-        assert list(ledger.bodies(keys(n))) == in_process(n) and ledger.counts() == {"done": 2 * n}
+        assert list(ledger.bodies(keys(n))) == in_process(n)
+        assert ledger.counts() == {"done": 2 * n}
         assert ledger.do("SELECT DISTINCT attempt FROM sessions") == [(1,)]  # nothing was stored twice
 
 
@@ -134,7 +137,8 @@ def test_threads_share_one_maker_work_at_the_same_time_and_give_the_same_session
         return made[-1]
 
     assert run(ledger, keys(6), make, (5,), threads=4) == 12
-    assert list(ledger.bodies(keys(6))) == in_process(6) and len(made) == 1
+    assert list(ledger.bodies(keys(6))) == in_process(6)
+    assert len(made) == 1
     together = threading.Barrier(4, timeout=30)  # opens only when four sessions are under way at once
 
     def maker(key):
@@ -232,7 +236,8 @@ def test_left_early_the_sessions_under_way_are_halted(tmp_path):
     maker, started = Waits(), time.monotonic()
     with Full(tmp_path / "ledger.sqlite") as ledger, pytest.raises(RunError, match="disk is full"):
         run(ledger, keys(5), lambda: maker, (), threads=3)
-    assert maker.stop.is_set() and time.monotonic() - started < 50
+    assert maker.stop.is_set()
+    assert time.monotonic() - started < 50
 
 
 def test_a_scheduler_is_an_address(ledger):

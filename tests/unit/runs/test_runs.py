@@ -93,7 +93,8 @@ def test_a_stage_that_failed_says_why_and_can_go_on(error):
     with pytest.raises(RunError, match=r"no finished 03_simulate in run 'r1'; make .*python -m crs_lib run"):
         runs.Run("movies", "r1").finished("simulate", "03_simulate")
     simulate({"seed": 3})
-    assert entry()["status"] == "finished" and "error" not in entry()
+    assert entry()["status"] == "finished"
+    assert "error" not in entry()
 
 
 def other_process(code=OTHER, **options):
@@ -111,7 +112,8 @@ def test_two_processes_cannot_work_on_one_run_and_a_dead_one_does_not_block():
     folder = paths.run_folder("movies", "r1")
     (folder / "scores" / "x" / ".trace.12ab.part" / "data").mkdir(parents=True)
     (folder / ".turns.parquet.12ab.part").touch()
-    assert other_process(check=True).stdout == "in\n" and list(folder.rglob(".*.part")) == []
+    assert other_process(check=True).stdout == "in\n"
+    assert list(folder.rglob(".*.part")) == []
 
 
 def test_a_folder_that_cannot_be_written_is_not_taken_for_a_busy_one(results):
@@ -159,8 +161,10 @@ def test_what_is_stored_comes_back_in_the_order_asked_for_from_any_process(path)
     with Ledger(path) as ledger:
         ledger.record([Done(A, pack("a"), ""), Done(B, pack("b"), ""), Done(C, pack("ç \ud800"), "")])
     with Ledger(path) as ledger:
-        assert list(ledger.bodies([C, A])) == ["ç \ud800", "a"] and ledger.finished() == {A, B, C}
-        assert ledger.counts() == {"done": 3} and ledger.failures() == []
+        assert list(ledger.bodies([C, A])) == ["ç \ud800", "a"]
+        assert ledger.finished() == {A, B, C}
+        assert ledger.counts() == {"done": 3}
+        assert ledger.failures() == []
     with Ledger(path) as one, Ledger(path) as two:
         one.record([Done(A, pack("a"), "")])
         two.record([Done(A, pack("late"), ""), Done(B, pack("b"), "")])
@@ -174,7 +178,8 @@ def test_a_failed_session_can_be_done_later_and_its_attempts_are_counted(path):
         assert ledger.failures() == [(C, "TimeoutError: slow"), (A, "ValueError: odd")]
         assert ledger.tries() == 2
         ledger.record([Done(A, pack("a"), "")])
-        assert ledger.tries() == 1 and ledger.counts() == {"done": 1, "failed": 1}
+        assert ledger.tries() == 1
+        assert ledger.counts() == {"done": 1, "failed": 1}
         assert ledger.do("SELECT attempt, error FROM sessions WHERE status = 'done'") == [(3, None)]
 
 
@@ -295,12 +300,14 @@ def test_a_stage_writes_its_tables_and_the_manifest_names_them(study_results):
     made = STUDY.run("corpus", Letters())
     assert made["seen"] == "passed on"
     entry = STUDY.finished("r1", "corpus")
-    assert entry["parameters"] == {"run": "r1", "words": 2} and entry["counts"] == {"words": 2}
+    assert entry["parameters"] == {"run": "r1", "words": 2}
+    assert entry["counts"] == {"words": 2}
     assert entry["inputs"] == {"alphabet": "ab" * 32}
     assert set(entry["outputs"]) == {"words.parquet", "cases.json", "empty.csv"}
     assert STUDY.read("r1", "words").equals(made["words"])
     assert STUDY.read("r1", "words", columns=["n"]).columns.to_list() == ["n"]
-    assert STUDY.read("r1", "empty").empty and STUDY.read("r1", "longest")["word"].to_list() == ["b"]
+    assert STUDY.read("r1", "empty").empty
+    assert STUDY.read("r1", "longest")["word"].to_list() == ["b"]
 
 
 def test_a_later_stage_reads_the_file_that_it_names_as_input(study_results):
