@@ -35,11 +35,11 @@ SLUGS = {
 
 @given(ANY)
 def test_every_text_becomes_valid_and_a_valid_one_stays(text):
-    found = safety.valid(text)
-    assert found.encode().decode() == found == safety.valid(found)
-    assert "\0" not in found
+    cleaned = safety.valid(text)
+    assert cleaned.encode().decode() == cleaned == safety.valid(cleaned)
+    assert "\0" not in cleaned
     if "\0" not in text and not any("\ud800" <= c <= "\udfff" for c in text):
-        assert found == text
+        assert cleaned == text
 
 
 @given(JSON)
@@ -176,10 +176,10 @@ def test_a_fault_of_the_machine_is_no_damage(tmp_path, monkeypatch, number):
 
     (tmp_path / "manifest.json").write_text('{"stages": {}}')
     monkeypatch.setattr(Path, "read_text", fails)
-    with pytest.raises(RunError, match=re.escape(os.strerror(number))) as found:
+    with pytest.raises(RunError, match=re.escape(os.strerror(number))) as refusal:
         manifest_at(tmp_path / "manifest.json")
-    assert "damaged" not in str(found.value)
-    assert "remove" not in str(found.value)
+    assert "damaged" not in str(refusal.value)
+    assert "remove" not in str(refusal.value)
     with pytest.raises(RunError, match=re.escape(os.strerror(number))), safety.faults("a table"):
         fails()
 

@@ -110,11 +110,11 @@ def test_values_are_held_as_they_are_given_but_lists_are_frozen():
 
 def test_help_stands_in_the_docstring_and_with_each_field():
     assert "A batch.\n\nFields:\n    n: sessions\n" in Batch.__doc__
-    found = {setting.name: setting for setting in fields_of(Batch)}
-    assert (found["n"].help, found["n"].default, found["n"].kind) == ("sessions", 12, int)
-    assert found["policies"].several
-    assert found["mapping"].names.names() == ["zero", "one", "both"]
-    assert found["rates"].default == Rates()
+    settings = {setting.name: setting for setting in fields_of(Batch)}
+    assert (settings["n"].help, settings["n"].default, settings["n"].kind) == ("sessions", 12, int)
+    assert settings["policies"].several
+    assert settings["mapping"].names.names() == ["zero", "one", "both"]
+    assert settings["rates"].default == Rates()
 
 
 def configs():
@@ -122,8 +122,12 @@ def configs():
     for module in pkgutil.walk_packages(crs_lib.__path__, "crs_lib."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    every = (found for found in Settings.__subclasses__() if found.__module__.startswith("crs_lib."))
-    return [found for found in every if hasattr(sys.modules[found.__module__], found.__name__)]  # no options
+    classes = []
+    for config in Settings.__subclasses__():
+        is_public = hasattr(sys.modules[config.__module__], config.__name__)  # no options
+        if is_public and config.__module__.startswith("crs_lib."):
+            classes.append(config)
+    return classes
 
 
 def test_every_config_says_what_each_field_is():

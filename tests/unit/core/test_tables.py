@@ -118,8 +118,8 @@ def test_missing_tables_and_folders_that_cannot_be_made_are_named(tmp_path):
     path, way = tmp_path / "turns.parquet", tmp_path / "file"
     refused(r"no turns.parquet in '", tables.read_table, path, tables.TURNS, error=RunError)
     way.write_text("in the way")
-    told = r"could not write x.jsonl: .*; nothing changed"
-    refused(told, tables.write_jsonl, way / "sub" / "x.jsonl", [{"a": 1}], error=RunError)
+    says = r"could not write x.jsonl: .*; nothing changed"
+    refused(says, tables.write_jsonl, way / "sub" / "x.jsonl", [{"a": 1}], error=RunError)
 
 
 @given(st.recursive(_numbers, _held))
@@ -144,8 +144,8 @@ def test_a_table_is_read_in_columns(tmp_path):
     assert whole["long"].memory_usage(index=False) < frame["long"].memory_usage(index=False)
     pd.testing.assert_frame_equal(whole.astype({"long": "str"}), frame)
     assert tables.read_table(path, tables.TURNS, columns=["x"])["x"].tolist() == list(range(7))
-    told = r"parquet: columns \['y'\] are missing; it has \["
-    refused(told, tables.read_table, path, tables.TURNS, columns=["y"])
+    says = r"parquet: columns \['y'\] are missing; it has \["
+    refused(says, tables.read_table, path, tables.TURNS, columns=["y"])
 
 
 def test_lines_are_read_column_by_column_and_what_a_row_lacks_is_missing(tmp_path):
@@ -156,8 +156,8 @@ def test_lines_are_read_column_by_column_and_what_a_row_lacks_is_missing(tmp_pat
         {"model": "m", "session_id": "3", "tas": None, "weights": "w", "late": 3},
     ]
     tables.write_jsonl(path, rows)
-    found = tables.read_table(path, tables.RESULTS, repeated=("weights",))
-    pd.testing.assert_frame_equal(found.astype({"weights": "str"}), pd.DataFrame(rows))
+    results = tables.read_table(path, tables.RESULTS, repeated=("weights",))
+    pd.testing.assert_frame_equal(results.astype({"weights": "str"}), pd.DataFrame(rows))
     assert tables.read_table(path, tables.RESULTS, columns=["late"])["late"].tolist()[2] == 3
     tables.write_jsonl(path, [rows[0], rows[0]])
     refused("two rows for", tables.read_table, path, tables.RESULTS, columns=["tas"])
