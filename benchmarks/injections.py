@@ -139,7 +139,8 @@ def main(make: Callable[[str], LLM] = LLM) -> None:
     arguments = parser.parse_args()
     dialogues = simulate.dialogues(arguments.run)[: arguments.sessions]
     for judge in arguments.judges:
-        table = table_of(shifts(dialogues, judge, make(judge), arguments.construct))
+        name = f"{judge} ({arguments.construct})" if arguments.construct else judge
+        table = table_of(shifts(dialogues, name, make(judge), arguments.construct))
         print(table.to_string(index=False))
         add(table, paths.given(arguments.out))
 

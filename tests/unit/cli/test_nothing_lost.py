@@ -184,8 +184,8 @@ def test_a_run_whose_folder_is_removed_says_so_at_the_next_session_and_begins_an
                 ledger.path.write_bytes(b"")
 
     monkeypatch.setattr(Ledger, "record", remove)
-    told = r"ledger.sqlite was removed or replaced; put the folder back"
-    refused(told, simulated, **config, error=RunError)
+    says = r"ledger.sqlite was removed or replaced; put the folder back"
+    refused(says, simulated, **config, error=RunError)
     assert recorded == [10]  # the first chunk alone was made in vain: the next session says so
     if replaced:
         (results / "movies" / "r" / "ledger.sqlite").unlink()
@@ -232,12 +232,15 @@ def folder(here):
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_what_is_odd_is_one_sentence(capsys):
-    for words in COMMANDS:
-        for odd in (one for one in ODD if (words, one) != (COMMANDS[-1], "folder")):  # a folder may hold it
-            given = [word.replace("@", odd) for word in words.split()]
-            assert main(given) == 2, given
-            shown = capsys.readouterr().err
-            assert "Traceback" not in shown and "damaged" not in shown and len(shown) < 1_200, (given, shown)
+    for command, odd in itertools.product(COMMANDS, ODD):
+        if (command, odd) == (COMMANDS[-1], "folder"):  # a folder may hold it
+            continue
+        arguments = [word.replace("@", odd) for word in command.split()]
+        assert main(arguments) == 2, arguments
+        shown = capsys.readouterr().err
+        assert "Traceback" not in shown, arguments
+        assert "damaged" not in shown, (arguments, shown)
+        assert len(shown) < 1_200, arguments
     for text in SWEEPS:
         run = "" if text.startswith("run") else "run: r"
         Path("s.yaml").write_text(f"notebooks: [01_catalog]\n{run}\n{text}\n")
@@ -249,18 +252,19 @@ def test_what_is_odd_is_one_sentence(capsys):
 def test_a_run_whose_files_lack_parts_is_one_sentence(capsys):
     run = paths.run_folder("movies", scored("faulty", systems=("oracle",), n_sessions=2, n_turns=4))
 
-    def assert_refused_with(path, *damages):
+    def assert_refused_with(path, damaged):
         whole = path.read_bytes()
-        for damage in damages:
-            path.write_bytes(damage)
-            assert main(["show", "trace", "report", "--run", "faulty"]) == 2, damage
+        path.write_bytes(damaged)
+        assert main(["show", "trace", "report", "--run", "faulty"]) == 2, damaged
         path.write_bytes(whole)
 
-    whole = json.loads((run / "manifest.json").read_text())
-    changes = ({"packages": 3}, {"code": [1]}, {"stages": {"simulate": {}}})
-    assert_refused_with(run / "manifest.json", *(json.dumps({**whole, **one}).encode() for one in changes))
-    assert_refused_with(run / "turns.parquet", pd.DataFrame({"x": [1]}).to_parquet(), b"no table")
-    assert_refused_with(run / "cleaning_report.csv", b"", b"a,b\n1\n")
+    manifest = json.loads((run / "manifest.json").read_text())
+    for change in ({"packages": 3}, {"code": [1]}, {"stages": {"simulate": {}}}):
+        assert_refused_with(run / "manifest.json", json.dumps(manifest | change).encode())
+    assert_refused_with(run / "turns.parquet", pd.DataFrame({"x": [1]}).to_parquet())
+    assert_refused_with(run / "turns.parquet", b"no table")
+    assert_refused_with(run / "cleaning_report.csv", b"")
+    assert_refused_with(run / "cleaning_report.csv", b"a,b\n1\n")
     (run / "llm_calls.jsonl").write_text("{}\n")
     assert main(["show", "report", "--run", "faulty"]) == 2
     assert main(["simulate", "--estimate", "--log", "faulty", "-p", "systems", "ollama:x"]) == 2
@@ -430,25 +434,30 @@ def another_name(draw, path, world):
 @pytest.mark.parametrize("name", WRITING)
 def test_no_drawn_name_of_a_file_is_written_over(name, world, capsys):
     kind = KINDS[name]
-    kept = contents(world)
+    files = contents(world)
     reads = sorted(set(named(kind.reads)) & set(kind.model_fields))
     for number in range(max(6, CASES // 10)):
         draw = random.Random(f"{SEED} {name} {number}")
-        places = [path for path in kept if path.parent != world and (reads or path.parent.name != "in")]
-        path = draw.choice(places)
-        given, (option, _, file) = {}, draw.choice(kind.writes.split()).partition("/")
+        free = [path for path in files if path.parent != world and (reads or path.parent.name != "in")]
+        path = draw.choice(free)
+        option, _, file = draw.choice(kind.writes.split()).partition("/")
+        inputs = {}
         if path.parent.name == "in":  # no run's file, no notebook: it must not be read and written at once
             read = draw.choice(reads)
             more = draw.choice(["", "+plot"]) if read == "catalog" else ""
-            given = {read: f"{another_name(draw, path, world)}{more}"}
-        place = out = another_name(draw, path, world)
+            inputs = {read: f"{another_name(draw, path, world)}{more}"}
+        out = another_name(draw, path, world)
         if file:
-            out = world / f"out{number}"
-            out.mkdir()
-            (out / file).symlink_to(world / place)
-        told = (f"CRS_FUZZ_SEED={SEED}", words(name, given | {option: out}))
-        assert main(told[1]) == 2 and "give another output" in capsys.readouterr().err, told
-        assert {path: path.read_bytes() for path in kept} == kept, told
+            link = world / f"out{number}" / file
+            link.parent.mkdir()
+            link.symlink_to(world / out)
+            out = link.parent
+        arguments = words(name, inputs | {option: out})
+        case = (f"CRS_FUZZ_SEED={SEED}", arguments)
+        assert main(arguments) == 2, case
+        assert "give another output" in capsys.readouterr().err, case
+        for path, content in files.items():
+            assert path.read_bytes() == content, case
 
 
 def test_a_notebook_is_not_executed_into_another_ones_place(world, capsys):
