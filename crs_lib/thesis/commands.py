@@ -42,7 +42,8 @@ class Demo(Command):
         if run == _RUN:
             findings.quote(page.read_text(encoding="utf-8"), paths.ROOT / "README.md")
         with contextlib.redirect_stdout(io.StringIO()):  # a line a figure: the last line says where they lie
-            Show(kinds=("figures", "report", "trace"), run=run, study="movies").execute({})
+            show = Show(kinds=("figures", "report", "trace"), run=run, study="movies")
+            show.execute({})
         board = scoreboard(evaluate.read(run, "model_metrics"))
         print(board.to_string(index=False, na_rep="-"))
         folder = paths.shown(paths.run_folder("movies", run))
@@ -61,7 +62,8 @@ class Demo(Command):
             if "01" <= notebook.stem[:2] <= "06":
                 print(notebook.stem, end=", ", flush=True)
                 declared = notebooks.parameters_of(notebook)
-                notebooks.run(notebook, {name: value for name, value in values.items() if name in declared})
+                own = {name: value for name, value in values.items() if name in declared}
+                notebooks.run(notebook, own)
 
 
 class Tables(Command):
@@ -110,7 +112,8 @@ def _show_best(run: str, convention: str) -> None:
     for note in best["published_note"].dropna().unique():
         print(note)
     best = best.drop(columns=["low", "high", "n", "published_note"])
-    labelled = best.assign(metric=[base.get(name).label for name in best["metric"]])
+    labels = [base.get(name).label for name in best["metric"]]
+    labelled = best.assign(metric=labels)
     table(labelled.dropna(axis=1, how="all"), digits=4)
 
 

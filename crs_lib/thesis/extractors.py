@@ -45,7 +45,8 @@ class ConceptSpace:
     def of(cls, catalog: Catalog) -> "ConceptSpace":
         """The concepts of a cleaned catalogue, under the catalogue's own codes."""
         fields = catalog.vocabulary.field
-        values = tuple(map(str.lower, map(str.strip, catalog.vocabulary.value)))
+        stripped = map(str.strip, catalog.vocabulary.value)
+        values = tuple(map(str.lower, stripped))
         keys = tuple(map(concept, fields, values))
         return cls(fields, values, catalog.document_frequency, len(catalog), keys)
 
@@ -158,7 +159,8 @@ class _Substring(_SpaceExtractor):
         self._matcher = SubstringMatcher(self.space.value)
 
     def sets(self, texts: Sequence[str]) -> Sets:
-        return self._matcher.find(list(map(str.lower, texts)), whole=self.whole)
+        lowered = list(map(str.lower, texts))
+        return self._matcher.find(lowered, whole=self.whole)
 
 
 @EXTRACTORS.register("rules")
@@ -233,7 +235,8 @@ class _FieldVectors:
         self.first = codes.start
         self._columns = np.unique(own.indices)
         self._weigh = TfidfTransformer()
-        self._values = self._weigh.fit_transform(own[:, self._columns]).T.tocsr()
+        values = self._weigh.fit_transform(own[:, self._columns])
+        self._values = values.T.tocsr()
 
     def nearest(self, counts: Any, threshold: float, top: int) -> list[tuple[int, int]]:
         """The best values of each text, as (text, code); of equal cosines the first in the catalogue."""

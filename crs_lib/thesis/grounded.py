@@ -129,7 +129,8 @@ class GroundedScorer:
         for dialogue in dialogues:
             for pair in dialogue.pairs():
                 pairs[pair.user.text, pair.system.text] = None
-                values.update(dict.fromkeys(value for _, value in _wishes(pair) or ()))
+                for _, value in _wishes(pair) or ():
+                    values[value] = None
         texts = list(dict.fromkeys(chain.from_iterable(pairs)))
         to_read = list(dict.fromkeys([*texts, *values]))
         concepts = dict(zip(to_read, self.extractor.sets(to_read), strict=True))
@@ -337,7 +338,8 @@ def copy_ratio(system_text: str, user_text: str, n_orders: Sequence[int] = (3, 4
 
 def _words_of(text: str) -> list[str]:
     """The thesis's words for copying: runs of a–z and 0–9, lower case, with one apostrophe part at most."""
-    plain = text.lower().encode("ascii", "replace").translate(_PLAIN).decode()
+    letters = text.lower().encode("ascii", "replace")
+    plain = letters.translate(_PLAIN).decode()
     return _WORD.findall(plain) if "'" in plain else plain.split()
 
 

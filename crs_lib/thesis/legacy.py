@@ -201,7 +201,11 @@ def _detail(n_turns: int, shifts: Sequence[_Shift], segments: Sequence[_Segment]
 
 
 def _dot(first: Mapping[int, float], second: Mapping[int, float]) -> float:
-    return sum(weight * second[key] for key, weight in first.items() if key in second)
+    product = 0.0
+    for key, weight in first.items():
+        if key in second:
+            product += weight * second[key]
+    return product
 
 
 def _entries(rows: Any) -> list[dict[int, float]]:
@@ -211,7 +215,8 @@ def _entries(rows: Any) -> list[dict[int, float]]:
     values = sparse.data.tolist()
     entries = []
     for start, end in pairwise(sparse.indptr.tolist()):
-        entries.append(dict(zip(columns[start:end], values[start:end], strict=True)))
+        row = zip(columns[start:end], values[start:end], strict=True)
+        entries.append(dict(row))
     return entries
 
 

@@ -46,7 +46,9 @@ THRESHOLDS = {
 
 def import_config(logs: str, catalog: str, run: str) -> simulate.ImportConfig:
     """The settings of an import, checked; ``sample`` stands for our own logs."""
-    return simulate.ImportConfig(logs=_own("logs") if logs == SAMPLE else logs, run=run, catalog=catalog)
+    if logs == SAMPLE:
+        logs = _own("logs")
+    return simulate.ImportConfig(logs=logs, run=run, catalog=catalog)
 
 
 def _own(name: str) -> str:
@@ -189,7 +191,8 @@ def _silences(turns: pd.DataFrame, shifts: pd.DataFrame) -> dict[str, pd.Series]
     overlap = turns["cross_coherence"]
     silent_overlap = overlap.where(silent, 0.0).groupby(model).sum()
     clipped = turns["clipped"].astype(float)
-    next_shift = shifts.groupby(["model", "session_id"], sort=False)["turn"].shift(-1)
+    sessions = shifts.groupby(["model", "session_id"], sort=False)
+    next_shift = sessions["turn"].shift(-1)
     recovered = shifts[shifts["recovered_combined"].fillna(False).astype(bool)]
     recovery_turn = recovered["turn"] + recovered["delay_combined"].astype(int)
     keys = ["model", "session_id", "turn"]
@@ -220,7 +223,8 @@ def _inside_words(run: str) -> pd.Series:
     rows = []
     for model, text in zip(models, texts, strict=True):
         concepts = by_substring[text]
-        rows.append((model, len(concepts), len(concepts - by_word[text])))
+        inside = concepts - by_word[text]
+        rows.append((model, len(concepts), len(inside)))
     counts = pd.DataFrame(rows, columns=["model", "concepts", "inside"])
     sums = counts.groupby("model", sort=False).sum()
     return sums["inside"] / sums["concepts"].clip(lower=1)
@@ -270,7 +274,8 @@ def write_thresholds(config: evaluate.EvaluateConfig) -> tuple[list[Path], str]:
         changed = dict(zip(THRESHOLDS, point, strict=True))
         name = conventions.derived(config.chosen, changed).name
         names.append(name)
-        evaluate.evaluate(config.changed(convention=name, topics="", similarity="", cas_weights={}))
+        scoring = config.changed(convention=name, topics="", similarity="", cas_weights={})
+        evaluate.evaluate(scoring)
     files = write_grid(THRESHOLDS, [{"run": config.run}], f"{config.run}-thresholds", names)
     orders: Counter[str] = Counter()
     for name in names:

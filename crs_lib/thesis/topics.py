@@ -57,7 +57,8 @@ def function_words() -> frozenset[str]:
 
 def _pieces(text: str) -> list[str]:
     """The lower-cased text cut at blanks and at the marks that a Treebank tokeniser takes off."""
-    return text.lower().replace("--", " ").replace("..", " ").translate(_EDGES).split()
+    plain = text.lower().replace("--", " ").replace("..", " ")
+    return plain.translate(_EDGES).split()
 
 
 def _token_of(piece: str) -> str:
@@ -126,7 +127,8 @@ def _heuristic(text: str) -> tuple[str, ...]:
         worth = _worth(word)
         if worth:
             scores[word] = count * worth
-    return tuple(sorted(scores, key=lambda word: -scores[word])[:MOST])
+    ranked = sorted(scores, key=lambda word: -scores[word])
+    return tuple(ranked[:MOST])
 
 
 @lru_cache(maxsize=100_000)
@@ -209,7 +211,8 @@ class TopicModel:
         variational E-step, until the mean change is below 0.001, at most 50 times; ``starts`` says with which
         of the fixed draws from Gamma(100, 0.01) each bag begins.
         """
-        out = np.full((len(bags), self.n_topics), 1 / self.n_topics, dtype=np.float32)
+        shape = (len(bags), self.n_topics)
+        out = np.full(shape, 1 / self.n_topics, dtype=np.float32)
         by_length: dict[int, list[int]] = {}
         for row, bag in enumerate(bags):
             if bag:
@@ -229,7 +232,8 @@ class TopicModel:
     def starts(self) -> Floats:
         """The fixed draws that inference begins with."""
         draw = rng.stream(0, "topics", "start")
-        return draw.gamma(100.0, 0.01, (_STARTS, self.n_topics)).astype(np.float32)
+        starts = draw.gamma(100.0, 0.01, (_STARTS, self.n_topics))
+        return starts.astype(np.float32)
 
     def infer(self, words: NDArray[np.int64], counts: Floats, gamma: Floats) -> Floats:
         """γ of bags of equal length: (bags, words) numbers and counts, starts ``gamma`` (overwritten)."""
@@ -242,7 +246,8 @@ class TopicModel:
             expected = theta * np.einsum("bw,bwk->bk", counts / norm, beta)
             new = np.float32(self.alpha) + expected
             gamma[active] = new
-            moving = np.abs(new - before).mean(axis=1) >= np.float32(0.001)
+            change = np.abs(new - before).mean(axis=1)
+            moving = change >= np.float32(0.001)
             if not moving.any():
                 break
             active = active[moving]
@@ -302,7 +307,8 @@ def _exp_elog(gamma: Floats) -> Floats:
     """exp(E[log θ]) under a Dirichlet: exp(ψ(γ) − ψ(Σγ))."""
     from scipy.special import psi
 
-    return np.asarray(np.exp(psi(gamma) - psi(gamma.sum(axis=1, keepdims=True))))
+    total = gamma.sum(axis=1, keepdims=True)
+    return np.asarray(np.exp(psi(gamma) - psi(total)))
 
 
 def train(
@@ -325,7 +331,8 @@ def train(
     if len(vocabulary) < n_topics:
         few = f"only {len(vocabulary)} words occur in {least} to 50% of the {len(plots)} plots"
         raise InputError(f"{few}; too few for {n_topics} topics, ask for fewer topics")
-    counts = CountVectorizer(analyzer=list, vocabulary=vocabulary, dtype=np.float64).transform(texts)
+    counter = CountVectorizer(analyzer=list, vocabulary=vocabulary, dtype=np.float64)
+    counts = counter.transform(texts)
     model = LatentDirichletAllocation(n_topics, max_iter=passes, random_state=seed, learning_method="batch")
     exp_elog_beta = _exp_elog(model.fit(counts).components_).astype(np.float32)
     return TopicModel(vocabulary, exp_elog_beta, list(map(frequency.__getitem__, vocabulary)))

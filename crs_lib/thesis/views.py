@@ -122,7 +122,8 @@ class _LegacyView(_ThesisView):
         training = "none: topics by words"
         if str(self.scored["topics"]).startswith("lda"):
             training = "on the plots"
-        return ["LDA training", training, *textwrap.wrap(model, _WIDTH), *self.words["use"]["legacy"]]
+        lines = textwrap.wrap(model, _WIDTH)
+        return ["LDA training", training, *lines, *self.words["use"]["legacy"]]
 
 
 @figure(title="Judges' scores", made_by=JUDGED)
@@ -153,11 +154,13 @@ def _llm_judge_radar(judge_means: pd.DataFrame) -> Any:
     panel.set_theta_offset(np.pi / 2)
     panel.set_ylim(lowest, highest)
     panel.set_yticks(range(lowest, highest + 1))
-    panel.set_xticks(angles[:-1], [construct.label or construct.name for construct in constructs])
+    labels = [construct.label or construct.name for construct in constructs]
+    panel.set_xticks(angles[:-1], labels)
     panel.tick_params(axis="x", pad=12)
     panel.set_xlabel("construct")
     panel.set_ylabel("mean score", labelpad=36)
-    columns = min(len(names), 4, int(100 / (max(map(len, names)) + 10)))
+    longest = max(map(len, names))
+    columns = min(len(names), 4, int(100 / (longest + 10)))
     drawing.legend(loc="outside upper center", ncols=max(2, columns))
     return drawing
 
