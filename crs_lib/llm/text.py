@@ -94,8 +94,8 @@ def checked(text: str, stop: str, schema: Mapping[str, Any] | None, thinking: st
         fault = f"the reply was cut after {len(text)} characters, its JSON is not whole"
         raise LLMError("cut", fault, text=text)
     if not text.strip():
-        beside = " beside what the model thought" if thinking else ""
-        raise LLMError("empty", f"the reply holds no text{beside}")
+        beside = " beside what the model thought (a thought that is never closed reaches to the end)"
+        raise LLMError("empty", f"the reply holds no text{beside if thinking else ''}")
     return text if schema is None else _checked_json(text, schema)
 
 
