@@ -9,7 +9,7 @@ import pandas as pd
 import scipy.stats
 from numpy.typing import NDArray
 
-from crs_lib import runs, simulate
+from crs_lib import simulate
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.evaluate.scorer import ArmGains, Scorer
 from crs_lib.metrics import costs
@@ -26,7 +26,7 @@ def runs_of(run: str) -> dict[str, str]:
     """The hashes of the dialogues of a run's further arms, by arm, those of failed sessions among them; none
     of a run that has but its own.
     """
-    outputs = runs.Run(simulate.STUDY, run).entry("simulate").get("outputs", {})
+    outputs = simulate.run_named(run).entry("simulate").get("outputs", {})
     hashes = {}
     for arm in (*WINDOWS, FAILED_ARM):
         file = simulate.dialogue_file(arm)
@@ -48,16 +48,19 @@ def gains_of(windows: Iterable[Dialogue], scorer: Scorer) -> ArmGains:
     gains: dict[tuple[str, str, int], dict[str, list[costs.WindowReply]]] = {}
     unread = Text((), NONE)  # no gain needs the concepts of a text
     for dialogue in windows:
-        mirrored = dialogue.extra.get("of", {"arm": NO_SHIFT})
+        log = dialogue.extra
+        mirrored = log.get("of", {"arm": NO_SHIFT})
         if mirrored["arm"] == NO_SHIFT:
             continue
         turn = int(mirrored["turn"])
         turns = scorer.prepare(dialogue, [unread] * len(dialogue.turns)).turns
-        arms = gains.setdefault((dialogue.model_name, str(mirrored["session_id"]), turn), {})
-        first, matched = dialogue.extra.get("first"), mirrored.get("matched")
-        if dialogue.extra["arm"] == STRAIGHT:
-            replies = costs.window_replies(turns[turn - 1 :], first, matched)
-            arms[costs.arm_of(mirrored.get("reading", ""))] = replies
+        session = str(mirrored["session_id"])
+        arms = gains.setdefault((dialogue.model_name, session, turn), {})
+        first = log.get("first")
+        if log["arm"] == STRAIGHT:
+            arm = costs.arm_of(mirrored.get("reading", ""))
+            matched = mirrored.get("matched")
+            arms[arm] = costs.window_replies(turns[turn - 1 :], first, matched)
         else:
             arms[costs.FRESH] = costs.window_replies(turns, first)
     return gains
@@ -99,21 +102,29 @@ def memory(shifts: pd.DataFrame) -> list[Memory]:
         under permuted orders (randomisation test, 4,999 draws), NaN below ten scenarios on a side and
         where no cost varies. It is one-sided, as adjusting by a system with memory turns the others' sign.
     """
-    windows = shifts[shifts["primary"] & shifts["other_arms"].ne("")].dropna(subset=["shift_cost"])
+    windows = shifts[shifts["primary"] & shifts["other_arms"].ne("")]
+    windows = windows.dropna(subset=["shift_cost"])
     costs_by_system = windows.set_index(["session_id", "model"])["shift_cost"].unstack()  # noqa: PD010
     order = windows.drop_duplicates("session_id").set_index("session_id")["other_arms"]
     results = []
     for system in costs_by_system:
         own = costs_by_system[system].dropna()
-        others = costs_by_system.drop(columns=system).mean(axis=1).reindex(own.index)
-        adjusted = _adjusted(own, others)
+        others = costs_by_system.drop(columns=system).mean(axis=1)
+        adjusted = _adjusted(own, others.reindex(own.index))
         is_before = order.reindex(own.index).eq(costs.BEFORE).to_numpy()
-        before, after = adjusted[is_before], adjusted[~is_before]
+        before = adjusted[is_before]
+        after = adjusted[~is_before]
         z, p = _welch(before, after)
-        saved = float(after.mean() - before.mean()) if len(before) and len(after) else math.nan
+        saved = math.nan
+        if len(before) and len(after):
+            saved = float(after.mean() - before.mean())
         results.append(Memory(str(system), saved, z, p, len(before), len(after)))
     n_tested = sum(not math.isnan(result.p) for result in results)
-    return [result._replace(p_adjusted=min(1.0, result.p * n_tested)) for result in results]
+    adjusted_results = []
+    for result in results:
+        p_adjusted = min(1.0, result.p * n_tested)
+        adjusted_results.append(result._replace(p_adjusted=p_adjusted))
+    return adjusted_results
 
 
 def _adjusted(own: pd.Series, others: pd.Series) -> NDArray[np.float64]:
@@ -128,8 +139,11 @@ def _adjusted(own: pd.Series, others: pd.Series) -> NDArray[np.float64]:
 
 def _welch(before: NDArray[np.float64], after: NDArray[np.float64]) -> tuple[float, float]:
     """Welch's t of after − before, and its p under permutation; NaN where there is too little to test."""
-    if min(len(before), len(after)) < _FEWEST or np.ptp([*before, *after]) < _ALIKE:
-        return math.nan, math.nan
+    untested = (math.nan, math.nan)
+    if min(len(before), len(after)) < _FEWEST:
+        return untested
+    if np.ptp([*before, *after]) < _ALIKE:
+        return untested
     draws = np.random.default_rng(0)
     method = scipy.stats.PermutationMethod(n_resamples=4_999, rng=draws)
     test = scipy.stats.ttest_ind(after, before, equal_var=False, method=method, alternative="greater")
@@ -143,11 +157,11 @@ def memory_sentence(tests: Sequence[Memory]) -> str:
     tested = [test for test in tests if not math.isnan(test.p)]
     if not tests:
         return ""
-    remembering = [test for test in tested if test.remembers]
-    if remembering:
-        parts = []
-        for test in remembering:
+    parts = []
+    for test in tested:
+        if test.remembers:
             parts.append(f"{test.system} (gain {test.saved:+.2f}, z = {test.z:.1f})")
+    if parts:
         dependence = "costs depend on whether another user of the scenario was heard before"
         return f"warning: memory across conversations: {dependence}: {', '.join(parts)}"
     if not tested:

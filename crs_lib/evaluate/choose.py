@@ -129,12 +129,9 @@ class ScoringConfig(Choices):
 
     def check(self) -> None:
         convention = self.chosen
-        used = {
-            "vocabulary": _fact(SPACES, convention.similarity, "vocabulary"),
-            "topic_model": _fact(TOPICS, convention.topics, "model"),
-            "llm": self.asks,
-            "llm_settings": self.asks,
-        }
+        used = {"llm": self.asks, "llm_settings": self.asks}
+        used["vocabulary"] = _fact(SPACES, convention.similarity, "vocabulary")
+        used["topic_model"] = _fact(TOPICS, convention.topics, "model")
         for name, use in used.items():
             if getattr(self, name) and not use:
                 problem = f"{name} is {getattr(self, name)!r}, but convention {convention.name!r}"
@@ -144,8 +141,9 @@ class ScoringConfig(Choices):
     def asks(self) -> str:
         """The module that asks a language model for the concepts or topics; empty where none is asked."""
         convention = self.chosen
-        module = _fact(EXTRACTORS, convention.extractor, "asks") or _fact(TOPICS, convention.topics, "asks")
-        return module or ""
+        of_concepts = _fact(EXTRACTORS, convention.extractor, "asks")
+        of_topics = _fact(TOPICS, convention.topics, "asks")
+        return of_concepts or of_topics or ""
 
     @property
     def asking(self) -> Asking | None:
@@ -189,7 +187,8 @@ class ScoringConfig(Choices):
         ``weights`` hold those of the composites, and the settings of a model that is asked, as JSON.
         """
         convention = self.chosen
-        weights = {name: getattr(convention, name)._asdict() for name in ("tas", "items", "cas")}
+        weights = {"tas": convention.tas._asdict(), "items": convention.items._asdict()}
+        weights["cas"] = convention.cas._asdict()
         if self.asking is not None:
             weights["llm"] = self.asking.answer_settings(self.model_settings)
         installed = versions()

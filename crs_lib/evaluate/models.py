@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from crs_lib import runs, simulate
+from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.llm.estimate import Work
 from crs_lib.simulate.config import needs as models_of
@@ -41,7 +41,7 @@ def check_models(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
 def _is_finished(config: simulate.SimulateConfig) -> bool:
     """Whether all lasting arms of a batch are simulated."""
     for arm in config.lasting:
-        entry = runs.Run(simulate.STUDY, config.run_of(arm)).entry("simulate")
+        entry = simulate.run_named(config.run_of(arm)).entry("simulate")
         if entry.get("status") != "finished":
             return False
     return True
@@ -61,11 +61,11 @@ def _judges(parameters: Mapping[str, Any]) -> "list[Need]":
     from crs_lib.judge.config import JudgeConfig
 
     config = JudgeConfig(**{name: parameters[name] for name in _JUDGED if name in parameters})
-    simulated = runs.Run(simulate.STUDY, config.run).entry("simulate")
+    simulated = simulate.run_named(config.run).entry("simulate")
     dialogues = ""
     if simulated.get("status") == "finished":
         dialogues = simulated["outputs"]["dialogues.jsonl"]
-    before = runs.Run(simulate.STUDY, config.run).entry(judgement.STAGE)
+    before = simulate.run_named(config.run).entry(judgement.STAGE)
     if judgement.on_record(config, dialogues, before):
         return []
     return list(config.needs())

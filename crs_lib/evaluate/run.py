@@ -44,16 +44,13 @@ _CONTRACTS = {
     "results": tables.RESULTS,
     "model_metrics": tables.MODEL_METRICS,
 }
-MOVIES = Study(
-    simulate.STUDY,
-    [
-        StageSpec(
-            "catalog", "03_simulate", outputs={"catalog": "catalog.parquet", "raw": simulate.RAW_CATALOG}
-        ),
-        StageSpec("simulate", "03_simulate", outputs={"dialogues": "dialogues.jsonl"}),
-        StageSpec(_STAGE, "04_evaluate", outputs=_FILES, contracts=_CONTRACTS),
-    ],
+_CATALOG = {"catalog": "catalog.parquet", "raw": simulate.RAW_CATALOG}
+_STAGES = (
+    StageSpec("catalog", "03_simulate", outputs=_CATALOG),
+    StageSpec("simulate", "03_simulate", outputs={"dialogues": "dialogues.jsonl"}),
+    StageSpec(_STAGE, "04_evaluate", outputs=_FILES, contracts=_CONTRACTS),
 )
+MOVIES = Study(simulate.STUDY, _STAGES)
 _Share = Annotated[float, Field(ge=0, le=1)]
 _LIMITS = ("window", "recovery_cc", "recovery_cr")
 
@@ -148,7 +145,7 @@ def evaluate(config: EvaluateConfig) -> Path:
         If the run has no finished dialogues, or judges read older ones.
     """
     name = config.chosen.name
-    run = runs.Run(simulate.STUDY, config.run)
+    run = simulate.run_named(config.run)
     inputs = _inputs(config.run)
     out = folder_of(config.run, name)
     scoring = config.scoring(_films(config.run, config.chosen), inputs["dialogues"], out)
@@ -182,7 +179,7 @@ def evaluate(config: EvaluateConfig) -> Path:
 
 def _inputs(run: str) -> dict[str, str]:
     """The hashes of what a run's scores are computed from; RunError without finished dialogues."""
-    simulated = runs.Run(simulate.STUDY, run).finished("simulate", "03_simulate")
+    simulated = simulate.run_named(run).finished("simulate", "03_simulate")
     inputs = _dialogue_hashes(run, simulated)
     inputs["catalog"] = simulated["inputs"]["catalog"]
     return inputs
@@ -214,7 +211,9 @@ def _failed(run: str, convention: str, ready: PreparedScorer) -> list[Scores]:
         scores_of[talk.model_name, talk.session_id] = scores
     failed = []
     for row in simulate.failed_sessions(run):
-        model, session_id, reason = row["model"], row["session_id"], row["error"]
+        model = row["model"]
+        session_id = row["session_id"]
+        reason = row["error"]
         nothing = unscored(model, session_id, convention, ready.metrics, reason)
         scores = scores_of.get((model, session_id), nothing)
         scores.session["detail"]["failed"] = reason
@@ -288,8 +287,10 @@ def _write_answered(
     if not failed:
         target(ANSWERED).unlink(missing_ok=True)
         return
-    gone = pd.MultiIndex.from_tuples([(one.session["model"], one.session["session_id"]) for one in failed])
-    has_failed = pd.MultiIndex.from_frame(sessions[["model", "session_id"]]).isin(gone)
+    names = ["model", "session_id"]
+    gone = pd.DataFrame([scores.session for scores in failed])
+    keys = pd.MultiIndex.from_frame(sessions[names])
+    has_failed = keys.isin(pd.MultiIndex.from_frame(gone[names]))
     answered = sessions[~has_failed]
     if len(answered):
         means = score_tables.model_metrics(answered, ready.metrics, ready.provenance._asdict())
@@ -346,11 +347,10 @@ def scored(run: str, convention: str = "") -> RunTables:
     RunTables
         ``turns``, ``results`` and ``means``.
     """
-    return RunTables(
-        read(run, "turns", convention),
-        read(run, "results", convention),
-        read(run, "model_metrics", convention),
-    )
+    turns = read(run, "turns", convention)
+    results = read(run, "results", convention)
+    means = read(run, "model_metrics", convention)
+    return RunTables(turns, results, means)
 
 
 def read(run: str, table: str, convention: str = "", columns: Sequence[str] | None = None) -> pd.DataFrame:
@@ -384,10 +384,12 @@ def read(run: str, table: str, convention: str = "", columns: Sequence[str] | No
 def conventions_of(run: str) -> list[str]:
     """The conventions that a run is scored under, ``default`` first and then the latest; often one."""
     ended = {}
-    for name, stage in runs.Run(simulate.STUDY, run).manifest().get("stages", {}).items():
+    stages = simulate.run_named(run).manifest().get("stages", {})
+    for name, stage in stages.items():
         is_scoring = name == _STAGE or name.startswith(f"{_STAGE} ")
         if is_scoring and stage.get("status") == "finished":
-            ended[str(stage["parameters"]["name"])] = str(stage.get("ended", ""))
+            convention = str(stage["parameters"]["name"])
+            ended[convention] = str(stage.get("ended", ""))
     latest = sorted(ended, key=lambda name: ended[name], reverse=True)
     return sorted(latest, key=lambda name: name != DEFAULT)
 
@@ -402,15 +404,15 @@ def convention_of(run: str, convention: str = "") -> str:
     wanted = name or DEFAULT
     if not scored_under or wanted in scored_under:
         stage = _stage_of(wanted) if scored_under else _STAGE
-        runs.Run(simulate.STUDY, run).finished(stage, "04_evaluate")
+        simulate.run_named(run).finished(stage, "04_evaluate")
         return wanted
     if not name:
         return scored_under[0]
-    near = [other for other in scored_under if conventions.base_of(other) == name]
-    if not near:
-        problem = f"run {run!r} is scored under {', '.join(scored_under)}, not under {name!r}"
-        raise RunError(f"{problem}; make it with: {_again(run, name)}")
-    return near[0]
+    for other in scored_under:
+        if conventions.base_of(other) == name:
+            return other
+    problem = f"run {run!r} is scored under {', '.join(scored_under)}, not under {name!r}"
+    raise RunError(f"{problem}; make it with: {_again(run, name)}")
 
 
 def _again(run: str, convention: str) -> str:
@@ -421,8 +423,8 @@ def _again(run: str, convention: str) -> str:
 def entry(run: str, convention: str = "") -> dict[str, Any]:
     """The manifest's entry of an evaluation; RunError where there is none, or one of older dialogues."""
     name = convention_of(run, convention)
-    evaluated = runs.Run(simulate.STUDY, run).entry(_stage_of(name))
-    simulated = runs.Run(simulate.STUDY, run).finished("simulate", "03_simulate")
+    evaluated = simulate.run_named(run).entry(_stage_of(name))
+    simulated = simulate.run_named(run).finished("simulate", "03_simulate")
     for source, digest in _dialogue_hashes(run, simulated).items():
         if evaluated["inputs"].get(source) != digest:
             problem = f"the scores of run {run!r} are older than its dialogues"
@@ -450,7 +452,8 @@ def memory_sentences(run: str, convention: str = "") -> list[str]:
     order = arms.memory_sentence(arms.memory(read(run, "shifts", convention)))
     if order:
         sentences.append(order)
-    shared = runs.Run(simulate.STUDY, run).entry("simulate").get("counts", {}).get("not_isolated", [])
+    counts = simulate.run_named(run).entry("simulate").get("counts", {})
+    shared = counts.get("not_isolated", [])
     if shared:
         verb = "is" if len(shared) == 1 else "are"
         one_for_all = f"{listing(shared)} {verb} one program for all users of a scenario"
@@ -460,5 +463,5 @@ def memory_sentences(run: str, convention: str = "") -> list[str]:
 
 def catalog_of(run: str) -> Catalog:
     """The catalogue that a run was made with, frozen in its folder."""
-    runs.Run(simulate.STUDY, run).finished("simulate", "03_simulate")
+    simulate.run_named(run).finished("simulate", "03_simulate")
     return sources.load(MOVIES.path(run, "catalog"))

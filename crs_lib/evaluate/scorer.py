@@ -6,7 +6,7 @@ records that metrics are computed from; the metrics and the order of their colum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 from crs_lib.catalog.grounder import Grounder
@@ -78,19 +78,19 @@ class Scorer:
 
     def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]:
         """The scores of each dialogue."""
-        texts = [turn.text for dialogue in dialogues for turn in dialogue.turns]
+        texts: list[str] = []
+        for dialogue in dialogues:
+            texts += [turn.text for turn in dialogue.turns]
         if self.find is None:
             concepts = self.grounder.ground(texts)
         else:
             by_text = self.find(texts)
             concepts = [by_text[text] for text in texts]
+        read = map(Text, map(words, texts), concepts)
         scores = []
-        first = 0
         for dialogue in dialogues:
-            end = first + len(dialogue.turns)
-            pairs = zip(texts[first:end], concepts[first:end], strict=True)
-            scores.append(self.score(dialogue, [Text(words(text), codes) for text, codes in pairs]))
-            first = end
+            own = list(islice(read, len(dialogue.turns)))
+            scores.append(self.score(dialogue, own))
         return scores
 
     def score(self, dialogue: Dialogue, texts: Sequence[Text]) -> Scores:
@@ -104,31 +104,43 @@ class Scorer:
         return Scores(turns, shifts, self._session_row(who, session, turns, shifts))
 
     def _turn_row(self, who: Mapping[str, str], turn: TurnRecord) -> Row:
-        head = {"turn": turn.number, "stage": turn.pair.user.state.stage}
-        return {**who, **head, **turn.row(self._turn_columns)}
+        row: Row = {**who, "turn": turn.number}
+        row["stage"] = turn.pair.user.state.stage
+        row.update(turn.row(self._turn_columns))
+        return row
 
     def _shift_row(self, who: Mapping[str, str], shift: ShiftRecord) -> Row:
         event = shift.event
-        row = {**who, "turn": shift.turn, "type": event.type, "explicitness": event.explicitness}
+        row: Row = {**who, "turn": shift.turn}
+        row["type"] = event.type
+        row["explicitness"] = event.explicitness
         row["scope"] = OPEN if shift.open_scope else "stated"
-        row["reading"] = shift.replies[0].state.interpretation if shift.replies else ""
-        return row | shift.row(self._shift_columns)
+        row["reading"] = ""
+        if shift.replies:
+            row["reading"] = shift.replies[0].state.interpretation
+        row.update(shift.row(self._shift_columns))
+        return row
 
     def prepare(self, dialogue: Dialogue, texts: Sequence[Text]) -> SessionRecord:
         """The record that a dialogue's metrics are computed from; ``texts`` are of its turns, in order."""
         changes = dialogue.changes()
         turns = self._turn_records(dialogue.pairs(), texts, changes)
+        last = len(turns) + 1
         shifts: list[ShiftRecord] = []
-        for start, end in pairwise([*changes, len(turns) + 1]):
-            before = turns[start - 2] if 2 <= start <= len(turns) + 1 else None
+        for start, end in pairwise([*changes, last]):
+            before = None
+            if 2 <= start <= last:
+                before = turns[start - 2]
+            key = (dialogue.model_name, dialogue.session_id, start)
+            following = turns[start - 1 :]
             shift = ShiftRecord(
                 turn=start,
                 event=changes[start],
                 before=before,
-                replies=turns[start - 1 : end - 1],
-                following=turns[start - 1 :],
+                replies=following[: end - start],
+                following=following,
                 background=self._background,
-                arms=self.gains.get((dialogue.model_name, dialogue.session_id, start), {}),
+                arms=self.gains.get(key, {}),
                 first=not shifts,
             )
             shifts.append(shift)
@@ -147,9 +159,8 @@ class Scorer:
             elif since_shift is not None:
                 since_shift += 1
             state = intended.get(pair.turn, pair.user.state)
-            before = self._turn_record(
-                pair, state, texts[2 * position : 2 * position + 2], since_shift, before
-            )
+            own = texts[2 * position : 2 * position + 2]
+            before = self._turn_record(pair, state, own, since_shift, before)
             turns.append(before)
         return turns
 
@@ -162,9 +173,11 @@ class Scorer:
         before: TurnRecord | None,
     ) -> TurnRecord:
         wanted = self._wanted(state)
-        old, change = NONE, None
+        old = NONE
+        change = None
         if before is not None:
-            old, change = before.constraints, before.change
+            old = before.constraints
+            change = before.change
         has_changed = before is None or wanted.constraints != old
         if since_shift == 0 or (state.clarified and has_changed):
             change = StateChange.between(old, wanted.constraints)
@@ -215,16 +228,17 @@ class Scorer:
 
     def _best_met(self, event: ShiftEvent, films: Sequence[int]) -> str:
         """The interpretation that films meet best, in shares of its constraints; the strictest of equals."""
-        return max(event.interpretations, key=lambda name: self._fit(event.interpretations[name], films))
+        states = event.interpretations
+        return max(states, key=lambda name: self._fit(states[name], films))
 
     def _fit(self, state: State, films: Sequence[int]) -> tuple[float, int, int]:
         """How well films meet a state, and how strict the state is."""
         wanted = self._wanted(state)
-        if not wanted.constraints:
+        n_wanted = len(wanted.constraints)
+        if not n_wanted:
             return (0.0, 0, 0)
         facts = self.grounder.catalog.fact_sets
         met = sum(wanted.level(facts[film]) for film in films)
-        n_wanted = len(wanted.constraints)
         return (met / n_wanted, n_wanted, len(wanted.exclusions))
 
     def _session_row(
@@ -238,23 +252,28 @@ class Scorer:
             row[metric.name] = mean_defined(values)
             defined_turns[metric.name] = len(values)
         primary = [shift for shift in shifts if shift["primary"]]
-        open_scope = [shift for shift in shifts if shift["scope"] == OPEN][:1]
+        open_scope = [shift for shift in shifts if shift["scope"] == OPEN]
         for metric in self._means[base.SHIFT]:
             windows = shifts
-            if metric.primary:
-                windows = open_scope if metric.name in costs.OF_OPEN_SCOPE else primary
-            row[metric.name] = mean_defined([window[metric.name] for window in windows])
+            if metric.name in costs.OF_OPEN_SCOPE:
+                windows = open_scope[:1]
+            elif metric.primary:
+                windows = primary
+            values = [window[metric.name] for window in windows]
+            row[metric.name] = mean_defined(values)
         for metric in self._means[base.SESSION]:
             if metric.compute:
                 row[metric.name] = session.once(metric.compute)
         row["judge"] = dict.fromkeys(constructs.CONSTRUCTS)
-        detail: Row = {"n_turns": len(turns), "n_shifts": len(shifts)}
+        detail: Row = {"n_turns": len(turns)}
+        detail["n_shifts"] = len(shifts)
         detail["cost_undefined"] = _undefined_because(shifts)
         detail["n_both_empty_turns"] = sum(turn["undefined"] == BOTH_EMPTY for turn in turns)
         detail["n_hallucinated_titles"] = sum(turn["n_hallucinated_titles"] for turn in turns)
         for name in ("missing_concepts", "hallucinated_concepts"):
             detail[name] = sum(len(turn[name]) for turn in turns)
-        row["detail"] = detail | {"defined_turns": defined_turns}
+        detail["defined_turns"] = defined_turns
+        row["detail"] = detail
         return row
 
 

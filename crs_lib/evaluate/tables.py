@@ -20,6 +20,7 @@ from crs_lib.metrics.records import BatchScorer, Scores
 from crs_lib.runs import processes
 
 T = TypeVar("T")
+_MEANS = "model metric mean low high n n_missing direction mark".split()
 CHUNK = 50  # dialogues scored at once
 OWN_FAMILY = "judge of its own family"
 # The marks of a share lost where there is too little to lose, of a gain over other replies than those where
@@ -90,7 +91,8 @@ class _Written:
     def turns(self, scored: Iterable[Scores]) -> Iterator[pd.DataFrame]:
         """The turns of the scores as tables; all else is taken in on the way."""
         for chunk in _chunks(scored):
-            turns, shifts = [], []
+            turns = []
+            shifts = []
             for scores in chunk:
                 self._add(scores.session)
                 turns += scores.turns
@@ -104,15 +106,18 @@ class _Written:
                 yield frame
 
     def _add(self, session: Mapping[str, Any]) -> None:
-        self.lines.write(tables.dumps({**session, **self.columns}) + "\n")
-        self.sessions.add({name: value for name, value in session.items() if not isinstance(value, dict)})
+        line = tables.dumps({**session, **self.columns})
+        self.lines.write(line + "\n")
+        flat = {name: value for name, value in session.items() if not isinstance(value, dict)}
+        self.sessions.add(flat)
 
     def shift_table(self) -> pd.DataFrame:
         """All shifts; a table without rows where there was none."""
-        if self.shifts:
-            return pd.concat(self.shifts, ignore_index=True).assign(**self.columns)
         names = "model session_id voice turn type explicitness scope reading".split()
-        return pd.DataFrame(columns=[*names, *base.columns(base.SHIFT)]).assign(**self.columns)
+        shifts = pd.DataFrame(columns=[*names, *base.columns(base.SHIFT)])
+        if self.shifts:
+            shifts = pd.concat(self.shifts, ignore_index=True)
+        return shifts.assign(**self.columns)
 
 
 def write(scored: Iterator[Scores], target: Callable[[str], Path], origin: Provenance) -> pd.DataFrame:
@@ -149,23 +154,30 @@ def model_metrics(sessions: pd.DataFrame, metrics: Sequence[str], columns: Mappi
             frame = sessions[["model", "session_id", name]].astype({name: float})
             part = stats.cluster_bootstrap(frame, stats.Design("model", "session_id", name))
             part["mark"] = metric.mark
-        part = part.set_index("system").loc[models].rename_axis("model").reset_index()
-        parts.append(part.assign(metric=name, direction=metric.direction))
-    head = ["model", "metric", "mean", "low", "high", "n", "n_missing", "direction", "mark", *columns]
-    return pd.concat(parts, ignore_index=True).assign(**columns)[head]
+        part = part.set_index("system").loc[models]
+        part["metric"] = name
+        part["direction"] = metric.direction
+        parts.append(part.rename_axis("model").reset_index())
+    means = pd.concat(parts, ignore_index=True).assign(**columns)
+    return means[[*_MEANS, *columns]]
 
 
 def _costs(sessions: pd.DataFrame, metric: base.Metric) -> list[dict[str, Any]]:
     """The rows of a metric of primary windows: one window a scenario."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     limits = stats.Range(metric.low, metric.high)
     for system, own in sessions.groupby("model", sort=False):
         interval = stats.mean_interval(own[metric.name], limits=limits)
         if metric.ratio:
             interval = _ratio(own, *metric.ratio)
         mark = _mark(own, metric, interval)
-        row = {"system": system, "mean": interval.value, "low": interval.low, "high": interval.high}
-        rows.append(row | {"n": interval.n, "n_missing": len(own) - interval.n, "mark": mark})
+        row: dict[str, Any] = {"system": system, "mean": interval.value}
+        row["low"] = interval.low
+        row["high"] = interval.high
+        row["n"] = interval.n
+        row["n_missing"] = len(own) - interval.n
+        row["mark"] = mark
+        rows.append(row)
     return rows
 
 
@@ -194,11 +206,13 @@ def with_judges(table: pd.DataFrame, judged: pd.DataFrame, sessions: pd.DataFram
     """
     means = judged.rename(columns={"construct": "metric", "value": "mean"}).drop(columns="n_missing")
     sizes = sessions["model"].value_counts()
-    pairs = itertools.product(dict.fromkeys(means["metric"]), sessions["model"].unique())
+    names = means["metric"].unique()
+    pairs = itertools.product(names, sessions["model"].unique())
     rows = pd.DataFrame(pairs, columns=["metric", "model"]).merge(means, how="left")
     rows["n"] = rows["n"].fillna(0).astype(int)
     rows["n_missing"] = rows["model"].map(sizes) - rows["n"]
     rows["direction"] = [base.get(name).direction for name in rows["metric"]]
-    rows["mark"] = ["" if own_family is not True else OWN_FAMILY for own_family in rows["own_family"]]
-    origin = table.iloc[0, table.columns.get_loc("mark") + 1 :].to_dict()
-    return pd.concat([table, rows.assign(**origin)[table.columns]], ignore_index=True)
+    rows["mark"] = rows["own_family"].eq(True).map({True: OWN_FAMILY, False: ""})
+    for column in table.columns.difference(rows.columns):
+        rows[column] = table[column].iloc[0]
+    return pd.concat([table, rows[table.columns]], ignore_index=True)

@@ -84,10 +84,10 @@ def judge_run(
     folder = paths.run_folder(simulate.STUDY, run)
     if not config.judges:
         return folder
-    runs.Run(simulate.STUDY, run).output("simulate", "03_simulate", "dialogues.jsonl")
+    simulate.run_named(run).output("simulate", "03_simulate", "dialogues.jsonl")
     inputs = _dialogues(run)
     dialogues = inputs["dialogues"]
-    before = runs.Run(simulate.STUDY, run).entry(STAGE)
+    before = simulate.run_named(run).entry(STAGE)
     weights = _same(config, dialogues, before)  # earlier judges that were asked the same
     if not on_record(config, dialogues, before):
         weights |= jobs.checked(config.needs())
@@ -108,7 +108,7 @@ def judge_run(
 
 def _dialogues(run: str) -> dict[str, str]:
     """The digest of a run's dialogues, as the input of a judgement."""
-    entry = runs.Run(simulate.STUDY, run).finished("simulate", "03_simulate")
+    entry = simulate.run_named(run).finished("simulate", "03_simulate")
     return {"dialogues": entry["outputs"]["dialogues.jsonl"]}
 
 
@@ -183,7 +183,7 @@ class _Judging:
         self.lines = list(dialogue_lines(self.path))
         self._weights = weights
         self._judgements: dict[Key, Judgement] = {}
-        simulated = runs.Run(simulate.STUDY, config.run).entry("simulate").get("parameters", {})
+        simulated = simulate.run_named(config.run).entry("simulate").get("parameters", {})
         wishes = config.asked.wishes or ("turns" if simulated.get("imported") else "log")
         self._from_turns = wishes == "turns"
         question: list[Any] = [dialogues, config.question()]
@@ -295,17 +295,17 @@ def read_records(run: str) -> list[Record]:
     command = f"python -m crs_lib judge {run} --judges MODEL"
     if not _is_judged(run):
         raise RunError(f"run {run!r} was not judged; do it with: {command}")
-    entry = runs.Run(simulate.STUDY, run).entry(STAGE)
+    entry = simulate.run_named(run).entry(STAGE)
     if entry["inputs"]["dialogues"] != _dialogues(run)["dialogues"]:
         raise RunError(f"the judges of run {run!r} read older dialogues than it has now; judge it again")
     if entry["status"] == "finished":
-        runs.Run(simulate.STUDY, run).as_written(entry, SCORES, command)
+        simulate.run_named(run).as_written(entry, SCORES, command)
     return list(tables.read_jsonl(paths.run_folder(simulate.STUDY, run) / SCORES))
 
 
 def _is_judged(run: str) -> bool:
     """Whether a judge has ended its work on a run; its scores are in one file, which is always whole."""
-    entry = runs.Run(simulate.STUDY, run).entry(STAGE)
+    entry = simulate.run_named(run).entry(STAGE)
     return bool(entry) and (paths.run_folder(simulate.STUDY, run) / SCORES).is_file()
 
 
@@ -416,7 +416,7 @@ def adopt(run: str, path: str | Path, judge: str = "thesis") -> tuple[pd.DataFra
     InputError
         As :func:`read_scores`, and where no session of the run has scores.
     """
-    before = runs.Run(simulate.STUDY, run).entry(STAGE)
+    before = simulate.run_named(run).entry(STAGE)
     if before and not before["parameters"].get("adopted"):
         raise RunError(f"run {run!r} was judged already; judge scores from elsewhere need another run")
     by_session = _adopted(Path(path), judge)

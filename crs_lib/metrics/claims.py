@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from crs_lib.catalog.grounder import Mention
 from crs_lib.core.text import words
 from crs_lib.metrics.base import LOWER, TURN, metric
 from crs_lib.metrics.records import TurnRecord
@@ -70,16 +71,28 @@ def _claims(turn: TurnRecord) -> list[_Claim]:
         number = sentences.number(start)
         if not _NO_CLAIM.isdisjoint(words(text[sentences.start(number) : start])):
             continue
-        before = [title for title in titles if title.end <= start and sentences.number(title.start) == number]
-        after = [title for title in titles if title.start >= end]
-        if before:
-            claims.append(_Claim(frozenset(codes), (before[-1].item,)))
-        elif after:
-            nearest = sentences.number(after[0].start)
-            films = tuple(title.item for title in after if sentences.number(title.start) == nearest)
-            if nearest <= number + 1:
-                claims.append(_Claim(frozenset(codes), films))
+        films = _films_of(start, end, titles, sentences)
+        if films:
+            claims.append(_Claim(frozenset(codes), films))
     return claims
+
+
+def _films_of(start: int, end: int, titles: Sequence[Mention], sentences: _Sentences) -> tuple[int, ...]:
+    """The films that a value at a place is said of; none where no title stands near enough."""
+    number = sentences.number(start)
+    before = [title for title in titles if title.end <= start]
+    if before and sentences.number(before[-1].start) == number:
+        return (before[-1].item,)
+    films = []
+    nearest = number + 1
+    for title in titles:
+        if title.start < end:
+            continue
+        sentence = sentences.number(title.start)
+        if sentence <= nearest:
+            films.append(title.item)
+            nearest = sentence
+    return tuple(films)
 
 
 @metric("false_claims", "false claims", TURN, 0, 1, LOWER, _SOURCE, gate=False, column=28)

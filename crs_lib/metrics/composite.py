@@ -6,6 +6,7 @@ sections 2, 4, 5 and 7.
 import math
 import statistics
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from crs_lib.metrics import grounded, overlap
@@ -37,17 +38,21 @@ def after_shifts(
     ``met[t - 1]`` says whether the reply of turn t (from 1) counts. A shift is watched until the next one
     (``within_segment``), the end, or ``window`` replies; what is not recovered by then is censored.
     """
+    last = len(met) + 1
     recoveries = []
-    for position, turn in enumerate(shift_turns):
-        end = len(met) + 1
-        if within_segment and position + 1 < len(shift_turns):
-            end = min(end, shift_turns[position + 1])
+    for turn, following in zip_longest(shift_turns, shift_turns[1:], fillvalue=last):
+        end = last
+        if within_segment:
+            end = min(end, following)
         if window is not None:
             end = min(end, turn + window)
         replies = list(met[turn - 1 : end - 1])
         recovered = True in replies
-        delay = replies.index(True) if recovered else math.nan
-        recoveries.append(Recovery(turn, delay, max(0, end - turn), recovered))
+        delay = math.nan
+        if recovered:
+            delay = replies.index(True)
+        watched = max(0, end - turn)
+        recoveries.append(Recovery(turn, delay, watched, recovered))
     return recoveries
 
 
@@ -80,17 +85,25 @@ def _met_by_item(turn: TurnRecord) -> bool:
     return turn.once(grounded.best_share) == 1
 
 
+def _first_met(turns: Sequence[TurnRecord], criterion: Criterion) -> Recovery:
+    """The recovery of a shift at the first of these turns."""
+    met = [turn.once(criterion) for turn in turns]
+    (recovery,) = after_shifts([1], met)
+    return recovery
+
+
 def _in_window(shift: ShiftRecord, criterion: Criterion) -> Recovery:
     """The shift's recovery within the convention's window."""
     convention = shift.convention
-    turns = shift.replies if convention.within_segment else shift.following
-    met = [turn.once(criterion) for turn in turns[: convention.window]]
-    return after_shifts([1], met)[0]
+    turns = shift.following
+    if convention.within_segment:
+        turns = shift.replies
+    return _first_met(turns[: convention.window], criterion)
 
 
 def _delay(shift: ShiftRecord, criterion: Criterion) -> float:
     """Replies until the criterion is met, before the next shift; NaN for never."""
-    return after_shifts([1], [turn.once(criterion) for turn in shift.replies])[0].delay
+    return _first_met(shift.replies, criterion).delay
 
 
 @fact("n_answers", SHIFT, column=1)
@@ -162,8 +175,12 @@ def item_tas(
     """α·S* + β·N·S − γ·L − δ·copying, at most α + β; NaN without S*; undefined N·S and L count 0."""
     if math.isnan(corrected):
         return math.nan
-    fresh = 0.0 if math.isnan(novelty) else novelty * raw
-    leaked = 0.0 if math.isnan(leakage) else leakage
+    fresh = 0.0
+    if not math.isnan(novelty):
+        fresh = novelty * raw
+    leaked = 0.0
+    if not math.isnan(leakage):
+        leaked = leakage
     return weights.alpha * corrected + weights.beta * fresh - weights.gamma * leaked - weights.delta * copying
 
 
@@ -180,8 +197,11 @@ def cas(
     """The older composite: a weighted mean of five parts in [0, 1], 1 is best; the delay counts 1 −
     clamp(delay/slowest), interference 1 − clamp(interference). Undefined parts are left out; NaN without any.
     """
-    parts = (recovery, 1 - _clamp(delay / slowest), 1 - _clamp(interference), coherence, retention)
-    value, total = 0.0, 0.0
+    speed = 1 - _clamp(delay / slowest)
+    purity = 1 - _clamp(interference)
+    parts = (recovery, speed, purity, coherence, retention)
+    value = 0.0
+    total = 0.0
     for part, weight in zip(parts, weights, strict=True):
         if not math.isnan(part):
             value += part * weight
@@ -190,7 +210,9 @@ def cas(
 
 
 def _clamp(value: float) -> float:
-    return value if math.isnan(value) else max(0.0, min(1.0, value))
+    if math.isnan(value):
+        return value
+    return max(0.0, min(1.0, value))
 
 
 @metric("topic_adaptation_score", "TAS", TURN, -1, 2, HIGHER, _TAS, gate=False, column=4)
@@ -228,4 +250,6 @@ def _cas_of_session(session: SessionRecord) -> float:
 def _tas_volatility(session: SessionRecord) -> float:
     """Standard deviation of TAS over the turns that define it, as a population; NaN where none does."""
     values = defined(session.values(_tas_of_turn))
-    return statistics.pstdev(values) if values else math.nan
+    if not values:
+        return math.nan
+    return statistics.pstdev(values)

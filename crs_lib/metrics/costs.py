@@ -19,6 +19,7 @@ _SOURCE = "the cost of a shift (docs/metrics.md, section 5)"
 STRAIGHT, FRESH = "straight", "fresh"  # the arms of ShiftRecord.arms
 ALL_ARMS, OWN_REPLIES = "all arms", "own replies"  # over which a gain after a change is a mean
 BEFORE, AFTER = "before", "after"
+_MATCHED = {True: "yes", False: "no", None: ""}
 WINDOW = 3  # replies from the shift on
 OF_OPEN_SCOPE = ("open_scope_cost", "open_scope_gain")  # metrics of a session's first window of open scope
 _NEVER_PRIMARY = ("refine", "return")  # types of shifts that bring nothing new or nothing to give up
@@ -44,7 +45,8 @@ def window_replies(
     shown = NONE
     for turn in turns:
         stale = shown if turn.state.asks_for_others else NONE
-        replies.append(WindowReply(fair_gain(turn, stale), bool(turn.items), first, matched))
+        gain = fair_gain(turn, stale)
+        replies.append(WindowReply(gain, bool(turn.items), first, matched))
         shown = shown.union(turn.items)
     return replies
 
@@ -97,7 +99,8 @@ def _open_compared(shift: ShiftRecord) -> _Compared:
         if not fixed and turn.items and interpretation:
             fixed = True
             continue
-        arm = shift.arms.get(arm_of(interpretation or shift.event.interpretation), ())
+        meant = arm_of(interpretation or shift.event.interpretation)
+        arm = shift.arms.get(meant, ())
         if position < len(arm) and not math.isnan(own.gain + arm[position].gain):
             rows.append((own, arm[position]))
     return _Compared(*zip(*rows, strict=True))
@@ -121,7 +124,9 @@ def gain_over(shift: ShiftRecord) -> str:
     """
     if shift.open_scope:
         return ""
-    return ALL_ARMS if STRAIGHT in shift.arms else OWN_REPLIES
+    if STRAIGHT in shift.arms:
+        return ALL_ARMS
+    return OWN_REPLIES
 
 
 @fact("other_arms", SHIFT, column=8.6)
@@ -130,7 +135,9 @@ def _other_arms(shift: ShiftRecord) -> str:
     order = [replies[0].first for replies in shift.arms.values() if replies]
     if not order or None in order:
         return ""
-    return BEFORE if any(order) else AFTER
+    if any(order):
+        return BEFORE
+    return AFTER
 
 
 @fact("matched", SHIFT, column=8.65)
@@ -138,8 +145,10 @@ def _matched(shift: ShiftRecord) -> str:
     """Whether the straight user plans as many statements before the shift: "yes" or "no"; empty: not logged,
     or no straight user.
     """
-    replies = shift.arms.get(arm_of(shift.event.interpretation)) or [WindowReply(math.nan, False)]
-    return {True: "yes", False: "no", None: ""}[replies[0].matched]
+    arm = arm_of(shift.event.interpretation)
+    for reply in shift.arms.get(arm, ()):
+        return _MATCHED[reply.matched]
+    return ""
 
 
 @fact("cost_undefined", SHIFT, column=8)

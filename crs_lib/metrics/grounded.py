@@ -29,7 +29,10 @@ def _shares(background: Background, popular: bool) -> NDArray[np.float64]:
     weights = catalog.recommendable.astype(float)
     if popular:
         weights = np.where(catalog.recommendable, catalog.popularity, 0.0)
-    sums = [weights[catalog.items_with(code)].sum() for code in range(len(catalog.vocabulary))]
+    sums = []
+    for code in range(len(catalog.vocabulary)):
+        items = catalog.items_with(code)
+        sums.append(weights[items].sum())
     shares: NDArray[np.float64] = np.array(sums) / weights.sum()
     return shares
 
@@ -39,7 +42,8 @@ def _expected(background: Background, codes: frozenset[int], popular: bool = Fal
     """Satisfaction of a draw on average, in [0, 1]; NaN without constraints."""
     if not codes:
         return math.nan
-    return float(np.mean(_shares(background, popular)[sorted(codes)]))
+    shares = _shares(background, popular)
+    return float(np.mean(shares[sorted(codes)]))
 
 
 @fact("n_items", TURN, column=7)
@@ -72,7 +76,8 @@ def satisfaction_of_turn(turn: TurnRecord) -> float:
 @metric("satisfaction_corrected", "net satisfaction", TURN, _LOWEST, 1, HIGHER, _SOURCE, gate=True, column=10)
 def satisfaction_corrected(turn: TurnRecord) -> float:
     """S*: S beyond a uniform draw, at most 1; see :func:`beyond_chance`."""
-    return beyond_chance(turn.once(satisfaction_of_turn), _expected(turn.background, turn.constraints))
+    expected = _expected(turn.background, turn.constraints)
+    return beyond_chance(turn.once(satisfaction_of_turn), expected)
 
 
 @metric("satisfaction_popular", "above popular", TURN, _LOWEST, 1, HIGHER, _SOURCE, gate=True, column=11)
@@ -98,7 +103,9 @@ def leakage_of_turn(turn: TurnRecord) -> float:
         return math.nan
     leaked = 0
     for facts in turn.facts:
-        leaked += bool(facts & turn.dropped) and not facts & turn.constraints
+        is_dropped = not facts.isdisjoint(turn.dropped)
+        if is_dropped and facts.isdisjoint(turn.constraints):
+            leaked += 1
     return leaked / len(turn.facts)
 
 

@@ -9,6 +9,7 @@ from crs_lib.metrics.base import HIGHER, LOWER, NEITHER, TURN, fact, metric
 from crs_lib.metrics.records import Background, TurnRecord
 
 T = TypeVar("T")
+Weights = Sequence[float] | Mapping[int, float]  # by the code of a concept
 BOTH_EMPTY = "no concept on either side"
 _OVERLAP = "concept overlap (docs/metrics.md, section 2)"
 _PENALTY = "copying penalty (docs/metrics.md, section 3)"
@@ -28,9 +29,7 @@ def jaccard(user: Set[T], system: Set[T], *, empty: str = "skip") -> float:
     return shared / (len(user) + len(system) - shared)
 
 
-def idf_cosine(
-    user: Set[int], system: Set[int], idf: Sequence[float] | Mapping[int, float], *, empty: str = "skip"
-) -> float:
+def idf_cosine(user: Set[int], system: Set[int], idf: Weights, *, empty: str = "skip") -> float:
     """Cosine of the idf-weighted presence vectors of two concept sets, in [0, 1]; 0 where one is empty. Both
     empty: NaN with ``empty="skip"``, else 0 (the thesis's).
     """
@@ -39,10 +38,11 @@ def idf_cosine(
     shared = user & system
     if not shared:
         return 0.0
-    return _squares(shared, idf) / math.sqrt(_squares(user, idf) * _squares(system, idf))
+    norms = _squares(user, idf) * _squares(system, idf)
+    return _squares(shared, idf) / math.sqrt(norms)
 
 
-def _squares(codes: Set[int], idf: Sequence[float] | Mapping[int, float]) -> float:
+def _squares(codes: Set[int], idf: Weights) -> float:
     """The sum of the squared weights; in the order of the codes, so that it is the same everywhere."""
     return sum(idf[code] ** 2 for code in sorted(codes))
 
@@ -91,25 +91,30 @@ def context_retention(turn: TurnRecord) -> float:
 @fact("undefined", TURN, column=5)
 def _undefined(turn: TurnRecord) -> str:
     """The reason why CC is undefined; empty where it is defined."""
-    return BOTH_EMPTY if math.isnan(turn.once(cross_coherence)) else ""
+    if math.isnan(turn.once(cross_coherence)):
+        return BOTH_EMPTY
+    return ""
 
 
 @metric("missing_concepts", "missing", TURN, 0, math.inf, LOWER, _OVERLAP, averaged=False, column=19)
 def _missing_concepts(turn: TurnRecord) -> list[str]:
     """The concepts of the utterance that the reply lacks, as sorted keys; the metric is their number."""
-    return turn.background.concepts.keys(turn.user.concepts - turn.system.concepts)
+    missing = turn.user.concepts - turn.system.concepts
+    return turn.background.concepts.keys(missing)
 
 
 @metric("hallucinated_concepts", "added", TURN, 0, math.inf, NEITHER, _OVERLAP, averaged=False, column=20)
 def _hallucinated_concepts(turn: TurnRecord) -> list[str]:
     """The concepts that only the reply names, as sorted keys; the metric is their number."""
-    return turn.background.concepts.keys(turn.system.concepts - turn.user.concepts)
+    added = turn.system.concepts - turn.user.concepts
+    return turn.background.concepts.keys(added)
 
 
 @metric("slot_f1", "slot F1", TURN, 0, 1, HIGHER, _SLOTS, gate=False, column=6)
 def _slot_f1(turn: TurnRecord) -> float:
     """F1 of the reply's concepts with the logged constraints (without a log the utterance's), in [0, 1]."""
-    return agreement(turn.constraints or turn.user.concepts, turn.system.concepts).f1
+    wanted = turn.constraints or turn.user.concepts
+    return agreement(wanted, turn.system.concepts).f1
 
 
 def copied_share(
@@ -123,14 +128,15 @@ def copied_share(
     Source: grounded evaluation, the copying penalty I (docs/metrics.md, section 3).
     """
     if ignore:
-        reply, request = _without(reply, ignore), _without(request, ignore)
+        reply = _without(reply, ignore)
+        request = _without(request, ignore)
     largest = 0.0
     for order in sorted(orders):
-        runs = zip(*[reply[start:] for start in range(order)], strict=False)
-        shared = ngrams(request, order).intersection(runs)
+        own = ngrams(reply, order)
+        shared = own.intersection(ngrams(request, order))
         if not shared:  # then no longer n-gram is shared either
             break
-        largest = max(largest, len(shared) / len(ngrams(reply, order)))
+        largest = max(largest, len(shared) / len(own))
     return largest
 
 

@@ -25,7 +25,8 @@ class Judged:
     """One topic's ranking: ``grades`` along it (None: not judged), ``pool`` with all grades of the topic."""
 
     def __init__(self, grades: Grades, pool: Sequence[float]) -> None:
-        self.grades, self.pool = grades, tuple(pool)
+        self.grades = grades
+        self.pool = tuple(pool)
 
     @cached_property
     def gains(self) -> list[float]:
@@ -53,12 +54,15 @@ def _relevant(pool: tuple[float, ...], rel: int) -> int:
 def _ndcg(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Discounted gain over the best possible one, in [0, 1]; the gain is the grade (as trec_eval)."""
     ideal = _ideal(judged.pool, cutoff)
-    return dcg(judged.gains, cutoff) / ideal if ideal else 0.0
+    if not ideal:
+        return 0.0
+    return dcg(judged.gains, cutoff) / ideal
 
 
 def _exponential_ndcg(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Discounted gain with gains 2^grade - 1 over the best possible one, in [0, 1] (Burges et al. 2005)."""
-    exponential = Judged(_exponential(judged.grades), _exponential(judged.pool))
+    grades = _exponential(judged.grades)
+    exponential = Judged(grades, _exponential(judged.pool))
     return _ndcg(exponential, cutoff, rel)
 
 
@@ -81,26 +85,33 @@ def _average_precision(judged: Judged, cutoff: int | None, rel: int) -> float:
 
 def _precision(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Share of the first ``cutoff`` places that hold a relevant document, in [0, 1]; empty places count."""
-    size = len(judged.grades) if cutoff is None else cutoff
-    return len(_ranks(judged, cutoff, rel)) / size if size else 0.0
+    size = cutoff
+    if size is None:
+        size = len(judged.grades)
+    if not size:
+        return 0.0
+    return len(_ranks(judged, cutoff, rel)) / size
 
 
 def _recall(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Share of the relevant documents among the first ``cutoff``, in [0, 1]."""
-    return len(_ranks(judged, cutoff, rel)) / (_relevant(judged.pool, rel) or 1)
+    relevant = _relevant(judged.pool, rel) or 1
+    return len(_ranks(judged, cutoff, rel)) / relevant
 
 
 def _reciprocal_rank(judged: Judged, cutoff: int | None, rel: int) -> float:
     """1 over the rank of the first relevant document, 0 if there is none, in [0, 1]."""
-    ranks = _ranks(judged, cutoff, rel)
-    return 1 / ranks[0] if ranks else 0.0
+    for rank in _ranks(judged, cutoff, rel):
+        return 1 / rank
+    return 0.0
 
 
 def _expected_reciprocal_rank(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Expected 1/rank at which a user is satisfied, in [0, 0.75]: grade g satisfies with probability (2^g -
     1) / 2^2. Source: Chapelle et al. (2009), CIKM.
     """
-    going_on, total = 1.0, 0.0
+    going_on = 1.0
+    total = 0.0
     for rank, gain in enumerate(judged.gains[:cutoff], start=1):
         satisfied = (2 ** min(gain, TOP_GRADE) - 1) / 2**TOP_GRADE
         total += going_on * satisfied / rank
@@ -113,7 +124,8 @@ def _judged_share(judged: Judged, cutoff: int | None, rel: int) -> float:
     shown = judged.grades[:cutoff]
     if not shown:
         return 0.0
-    return (len(shown) - shown.count(None)) / len(shown)
+    n_judged = len(shown) - shown.count(None)
+    return n_judged / len(shown)
 
 
 MEASURES: dict[str, Score] = {
@@ -201,7 +213,9 @@ def random_floor(
         if sizes is not None and topic not in sizes:
             continue
         pool = np.array(list(grades.values()))
-        size = None if sizes is None else max(sizes[topic], len(pool))
+        size = None
+        if sizes is not None:
+            size = max(sizes[topic], len(pool))
         rng = stream(seed, "metrics", "random floor", topic)
         scores = np.zeros(len(chosen))
         for _ in range(draws):
@@ -218,5 +232,9 @@ def _shuffled(
     if size is None:
         grades: list[int | None] = rng.permutation(pool).tolist()
         return grades
-    documents = rng.choice(size, min(depth, size), replace=False).tolist()
-    return [int(pool[document]) if document < len(pool) else None for document in documents]
+    documents = rng.choice(size, min(depth, size), replace=False)
+    shuffled: list[int | None] = []
+    for document in documents.tolist():
+        is_judged = document < len(pool)
+        shuffled.append(int(pool[document]) if is_judged else None)
+    return shuffled

@@ -8,6 +8,7 @@ from .config import (
     failed_sessions,
     iter_dialogues,
     run_folder,
+    run_named,
 )
 from .logged import ImportConfig, import_logs
 from .run import arms_of, prepare, scenario, session, simulate
@@ -28,6 +29,7 @@ __all__ = [
     "iter_dialogues",
     "prepare",
     "run_folder",
+    "run_named",
     "scenario",
     "session",
     "simulate",

@@ -335,6 +335,11 @@ def _check_range(name: str, least: int, turns: Sequence[int]) -> None:
         raise InputError(f"{name} is {list(turns)}; give {form}")
 
 
+def run_named(name: str) -> runs.Run:
+    """A run of the study of movies."""
+    return runs.Run(STUDY, name)
+
+
 def run_folder(run: str) -> Path:
     """``results/movies/<run>``."""
     return paths.run_folder(STUDY, run)
@@ -345,7 +350,7 @@ def failed_sessions(run: str) -> list[dict[str, str]]:
     """The sessions of a finished run that failed: model, session_id and error of each; often none."""
     if not _has(run, FAILED):
         return []
-    path = runs.Run(STUDY, run).output("simulate", "03_simulate", FAILED)
+    path = run_named(run).output("simulate", "03_simulate", FAILED)
     rows: list[dict[str, str]] = tables.read_csv(path, dtype=str).fillna("").to_dict("records")
     return rows
 
@@ -361,7 +366,7 @@ def failed_dialogues(run: str) -> list[Dialogue]:
 
 def _has(run: str, file: str) -> bool:
     """Whether a finished run wrote a file."""
-    return file in runs.Run(STUDY, run).finished("simulate", "03_simulate")["outputs"]
+    return file in run_named(run).finished("simulate", "03_simulate")["outputs"]
 
 
 def dialogues(run: str) -> list[Dialogue]:
@@ -377,6 +382,6 @@ def dialogue_file(arm: str = "") -> str:
 @safety.reader("the dialogues of a run")
 def iter_dialogues(run: str, arm: str = "") -> Iterator[Dialogue]:
     """The finished dialogues of a run one by one, memory flat; of straight or fresh users for such an arm."""
-    path = runs.Run(STUDY, run).output("simulate", "03_simulate", dialogue_file(arm))
+    path = run_named(run).output("simulate", "03_simulate", dialogue_file(arm))
     for record in tables.read_jsonl(path):
         yield Dialogue.from_json(record, source=path.name)

@@ -23,7 +23,7 @@ from crs_lib.core.errors import InputError, Match, did_you_mean, joined, match
 from crs_lib.core.settings import Field, RunName, Settings
 from crs_lib.core.text import fold
 from crs_lib.data.logs import Broken
-from crs_lib.simulate.config import STUDY
+from crs_lib.simulate.config import STUDY, run_named
 from crs_lib.simulate.run import prepare
 
 SKIPPED = "skipped.csv"
@@ -232,7 +232,7 @@ def import_logs(config: ImportConfig) -> Imported:
     settings: dict[str, Any] = {"imported": True, "system": config.system, "strict": config.strict}
     if config.order:
         settings["order"] = config.order
-    finished = runs.Run(STUDY, config.run).entry("simulate").get("status") == "finished"
+    finished = run_named(config.run).entry("simulate").get("status") == "finished"
     with runs.stage(STUDY, config.run, "simulate", settings, inputs, fixed=finished) as stage:
         order = _order(config)
         broken = _refuse if config.strict else counts.broken.append

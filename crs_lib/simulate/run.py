@@ -32,6 +32,7 @@ from crs_lib.simulate.config import (
     UserModel,
     dialogue_file,
     needs,
+    run_named,
     versions,
 )
 from crs_lib.simulate.planner import Planner
@@ -516,7 +517,7 @@ def _simulate_arm(config: SimulateConfig, arm: str, catalog: Catalog, progress: 
 
 def _reached(config: SimulateConfig, run: str, catalog: Catalog) -> dict[str, str]:
     """The models and programs of a batch, as inputs of the stage; RunError for those that are not there."""
-    before = runs.Run(STUDY, run).entry("simulate")
+    before = run_named(run).entry("simulate")
     roles = config.roles()
     specs = [role.spec for role in roles]
     weights = jobs.weights(before, specs, lambda: needs(roles, config.llm_settings, catalog))

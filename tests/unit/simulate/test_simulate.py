@@ -1,7 +1,7 @@
 """Batches: what comes out, and every bad input refused with nothing written over."""
 
+import contextlib
 import hashlib
-import itertools
 import json
 import re
 import sqlite3
@@ -21,18 +21,25 @@ from crs_lib.runs import dask, jobs
 from crs_lib.runs.ledger import pack
 from crs_lib.simulate.logged import same_users, user_of
 from crs_lib.systems.base import World
-from tests.helpers import refused
+from tests.helpers import refused, table
 from tests.helpers.sample import simulated
 
 SMALL = {"run": "r", "systems": ["tracker", "echo"], "n_sessions": 2, "n_turns": 6, "seed": 3, "voices": "A"}
-GENRES, SPOKEN = ("Drama", "Comedy", "War"), ("English", "French", "Polish")
-FILMS = {
-    f"Invented Film {i}": {
-        "year": str(1980 + i % 20), "genre": [GENRES[i % 3]], "actor": [f"Ada Quill{i % 5}", f"Ben Orr{i % 7}"],
-        "director": [f"Zoe Tarn{i % 4}"], "writer": [f"Mo Reed{i % 6}"], "language": [SPOKEN[i % 2]], "plot": "Things happen.",
+GENRES = ("Drama", "Comedy", "War")
+LANGUAGES = ("English", "French", "Polish")
+
+
+def film(number):
+    """The record of an invented film."""
+    return {
+        "year": str(1980 + number % 20),
+        "genre": [GENRES[number % 3]],
+        "actor": [f"Ada Quill{number % 5}", f"Ben Orr{number % 7}"],
+        "director": [f"Zoe Tarn{number % 4}"],
+        "writer": [f"Mo Reed{number % 6}"],
+        "language": [LANGUAGES[number % 2]],
+        "plot": "Things happen.",
     }
-    for i in range(40)
-}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +51,8 @@ def results(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def films(tmp_path_factory):
     path = tmp_path_factory.mktemp("films") / "films.json"
-    path.write_text(json.dumps(FILMS))
+    records = {f"Invented Film {number}": film(number) for number in range(40)}
+    path.write_text(json.dumps(records))
     return path
 
 
@@ -62,29 +70,35 @@ def do(films):
 def everything(folder):
     """All files of a folder but the manifest, which tells of the refusal, and the data base's own two."""
     skip = ("manifest.json", ".lock", "-wal", "-shm")
-    return {p.name: p.read_bytes() for p in folder.iterdir() if not p.name.endswith(skip)}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.endswith(skip)}
 
 
-def test_a_batch_is_every_system_with_every_user_in_order_in_the_thesis_s_form(results, films, do, world):
+def test_a_batch_is_every_system_with_every_user_in_order(results, films, do):
     folder = do()
     assert folder == results / "r"
-    wanted = [(system, f"{n:05d}") for system in ("tracker", "echo") for n in range(2)]
-    assert [(d.model_name, d.session_id) for d in simulate.dialogues("r")] == wanted
+    talks = [(talk.model_name, talk.session_id) for talk in simulate.dialogues("r")]
+    assert talks == [("tracker", "00000"), ("tracker", "00001"), ("echo", "00000"), ("echo", "00001")]
     assert {"catalog.parquet", "dialogues.jsonl", "ledger.sqlite"} <= set(everything(folder))
     entry = runs.Run("movies", "r").finished("simulate", "03_simulate")
     assert entry["counts"] == {"sessions": 4, "systems": 2, "done": 4}
     assert entry["inputs"] == {"catalog": sources.content_hash(sources.load(films))}
     assert entry["outputs"]["dialogues.jsonl"] == tables.sha256(folder / "dialogues.jsonl")
-    record = json.loads((folder / "dialogues.jsonl").read_text().splitlines()[0])
+
+
+def test_a_dialogue_is_written_in_the_thesis_s_form(do, world):
+    with (do() / "dialogues.jsonl").open() as file:
+        record = json.loads(file.readline())
     assert list(record)[:5] == ["session_id", "model_name", "true_genre", "conversation", "shift_events"]
-    users, systems = record["conversation"][0::2], record["conversation"][1::2]
-    assert [turn["speaker"] for turn in record["conversation"]] == ["USER", "SYSTEM"] * 6
-    assert all({"text", "user_meta"} <= set(turn) for turn in users)
-    assert all({"text", "constraints", "rec_titles"} <= set(turn) for turn in systems)
-    assert (record["seed"], record["arm"]) == (3, "shift")
-    by_id = {item.item_id: item.title for item in world.catalog.items}
-    assert all([by_id[i] for i in turn["rec_ids"]] == turn["rec_titles"] for turn in systems)
+    assert record["seed"] == 3
+    assert record["arm"] == "shift"
     assert Dialogue.from_json(record).to_json() == record
+    turns = record["conversation"]
+    assert [turn["speaker"] for turn in turns] == ["USER", "SYSTEM"] * 6
+    titles = {item.item_id: item.title for item in world.catalog.items}
+    for user, system in zip(turns[0::2], turns[1::2], strict=True):
+        assert {"text", "user_meta"} <= set(user)
+        assert {"text", "constraints", "rec_titles"} <= set(system)
+        assert [titles[item] for item in system["rec_ids"]] == system["rec_titles"]
 
 
 def test_a_session_depends_on_its_own_address_only(world):
@@ -106,38 +120,20 @@ def test_started_again_or_with_more_workers_it_makes_the_same_bytes(results, do)
     assert two["dialogues.jsonl"] == before["dialogues.jsonl"]
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    *(({name: 0}, f"{name} is 0; input should be greater than or equal to 1")
-      for name in ("n_sessions", "n_turns", "workers")),
-    ({"seed": -1}, "seed -1 is not usable; give a whole number >= 0"),
-    ({"systems": ["trackr"]}, r"unknown policy 'trackr'; did you mean 'tracker'\?"),
-    ({"arms": ["both"]}, r"arms is \['both'\]; each must be one of shift, straight, fresh"),
-    ({"arms": ["fresh", "shift"]}, r"arms is \['fresh', 'shift'\]; give each arm once, shift or none first"),
-    ({"shift_types": []}, r"shift_types is \[\]; give a list"),
-    ({"shift_typs": ["switch"]}, r"unknown setting 'shift_typs'; did you mean 'shift_types'\?"),
-    ({"shift_first": [6, 4]}, r"shift_first is \[6, 4\]; give two whole numbers, the least \(from 2\)"),
-    ({"shift_gap": [3]}, r"shift_gap is \[3\]; give two whole numbers, the least \(from 1\)"),
-    ({"rates": {"hesitaton": 0.2}}, r"rates: unknown setting 'hesitaton'; did you mean 'hesitation'\?"),
-    ({"rates": {"question": 2}}, r"rates: question is 2; input should be less than or equal to 1"),
-    ({"insist": "no"}, "insist is 'no'; input should be a valid boolean"),
-    ({"shift_types": ["swich"]}, r"unknown shift type 'swich'; did you mean 'switch'\?"),
-    ({"run": "../away"}, "run name '../away' cannot be a folder"),
-    ({"catalog": "nowhere.json"}, "no catalogue at 'nowhere.json'; give 'sample'"),
-])  # fmt: skip
+@pytest.mark.parametrize(("change", "message"), table(__file__, "refused_settings"))
 def test_a_bad_setting_is_refused_before_anything_is_written(results, change, message, do):
     refused(message, do, **change)
     assert not results.exists()
 
 
-def test_a_body_that_is_no_dialogue_is_not_exported_whatever_its_hash(results, do):
+@pytest.mark.parametrize("body", ["no JSON", "[" * 100_000, '{"conversation": [1]}', "null"], ids=range(4))
+def test_a_body_that_is_no_dialogue_is_not_exported_whatever_its_hash(do, body):
     folder = do()
-    for body in ("no JSON", "[" * 100_000, '{"conversation": [1]}', "null"):
-        kept = pack(body)
-        change = "UPDATE sessions SET body = ?, hash = ? WHERE system = 'echo' AND session = 1"
-        with sqlite3.connect(folder / "ledger.sqlite") as db:
-            db.execute(change, (kept, hashlib.sha256(kept).hexdigest()))
-        db.close()
-        refused("session 1 of 'echo' in the ledger is no dialogue", do, error=RunError)
+    packed = pack(body)
+    change = "UPDATE sessions SET body = ?, hash = ? WHERE system = 'echo' AND session = 1"
+    with contextlib.closing(sqlite3.connect(folder / "ledger.sqlite")) as ledger, ledger:
+        ledger.execute(change, (packed, hashlib.sha256(packed).hexdigest()))
+    refused("session 1 of 'echo' in the ledger is no dialogue", do, error=RunError)
 
 
 def test_a_cluster_that_is_gone_is_told_and_not_that_its_logs_are(results, monkeypatch):
@@ -148,59 +144,33 @@ def test_a_cluster_that_is_gone_is_told_and_not_that_its_logs_are(results, monke
     assert caught.value.__notes__ == ["after it: OSError: no logs to be had"]
 
 
-def test_every_knob_of_the_user_is_in_the_manifest_and_changes_the_dialogues(results, do):
-    two = {"n_turns": 12, "systems": ["echo", "random"]}
-    plain = (do(run="plain", **two) / "dialogues.jsonl").read_bytes()
-    knobs = {
-        "shift_first": [3, 3], "shift_gap": [2, 2], "shift_types": ["replace", "switch"],
-        "rates": {"hesitation": 0.5, "question": 0}, "insist": False, "voices": "quoting",
-    }  # fmt: skip
-    for name, value in knobs.items():
-        folder = do(run=f"with-{name}", **two, **{name: value})
-        kept = runs.Run("movies", f"with-{name}").manifest()["stages"]["simulate"]["parameters"][name]
-        assert kept == (value | {"contradiction": 0.05} if name == "rates" else value)
-        assert (folder / "dialogues.jsonl").read_bytes() != plain
+@pytest.mark.parametrize(("name", "value"), table(__file__, "settings"))
+def test_every_setting_of_the_user_is_in_the_manifest_and_changes_the_dialogues(do, name, value):
+    batch = {"n_turns": 12, "systems": ["echo", "random"]}
+    plain = do(run="plain", **batch)
+    folder = do(run="other", **batch, **{name: value})
+    parameters = runs.Run("movies", "other").entry("simulate")["parameters"]
+    if name == "rates":
+        value = value | {"contradiction": 0.05}
+    assert parameters[name] == value
+    assert (folder / "dialogues.jsonl").read_bytes() != (plain / "dialogues.jsonl").read_bytes()
 
 
 def thesis(number, model="alpha", replies=("Try Kites.", "Try Orchards.")):
     """A session in the thesis's older form."""
-    said = [text for reply in replies for text in ("A comedy, please.", reply)]
-    turns = [{"speaker": ("USER", "SYSTEM")[place % 2], "text": text} for place, text in enumerate(said)]
+    turns = []
+    for reply in replies:
+        turns.append({"speaker": "USER", "text": "A comedy, please."})
+        turns.append({"speaker": "SYSTEM", "text": reply})
     return {"session_id": number, "model_name": model, "conversation": turns}
 
 
-KIT = {
-    "conversation_id": "kit-1", "agent": {"id": "kit"},
-    "conversation": [
-        {"participant": "AGENT", "utterance": "Hello."}, {"participant": "USER", "utterance": "A comedy."},
-        {"participant": "AGENT", "utterance": "Kites."},
-    ],
-}  # fmt: skip
-TWO = [{"role": "USER", "utterance": "Hi"}, {"role": "ASST", "utterance": "Kites."}]
-ARENA = {"conv_id": "arena_7", "dialogue": TWO}
-CONCEPT = {
-    "system": "barcor", "file": "9_1.json", "target": ["Kites"],
-    "turns": [
-        {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Kites.", "rec_items": [3, 1]},
-    ],
-}  # fmt: skip
-IEVALM = {
-    "conv_id": "77_1",
-    "simulator_dialog": {"context": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Kites."}]},
-}  # fmt: skip
-SIMULATED = {
-    "system": "moviebot", "users": "abus", "index": 4,
-    "turns": [{"participant": "USER", "utterance": "Hi"}, {"participant": "AGENT", "utterance": "Kites."}],
-}  # fmt: skip
-
-# The user closes the talk: there is no reply to score.
-SILENT = SIMULATED | {"index": 5, "turns": SIMULATED["turns"][::-1]}
-
-
 @pytest.fixture
-def place(tmp_path):
-    (tmp_path / "logs").mkdir()
-    return tmp_path / "logs"
+def logs(tmp_path):
+    """An empty folder of logs."""
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    return folder
 
 
 def imported(logs, **settings):
@@ -208,27 +178,33 @@ def imported(logs, **settings):
 
 
 def lines(path, *records):
-    path.write_text("".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in records))
+    """Write a log, a record a line; a text is a line as it is."""
+    texts = [record if isinstance(record, str) else json.dumps(record) for record in records]
+    path.write_text("\n".join(texts) + "\n")
+
+
+def sessions_of(run):
+    """The system and id of each session of a run."""
+    return [(talk.model_name, talk.session_id) for talk in simulate.iter_dialogues(run)]
 
 
 @pytest.mark.slow
 @pytest.mark.subprocess
-def test_mixed_forms_become_one_run_that_is_scored(place, capsys):
-    lines(place / "a.jsonl", thesis(0), "{broken", thesis(1), {"what": 1})
-    lines(place / "b.jsonl", KIT, ARENA, CONCEPT, IEVALM, SIMULATED, SILENT)
-    assert main(["import", "--logs", str(place), "--run", "mixed"]) == 0
-    out = capsys.readouterr().out
-    assert "2 conversations could not be read" in out and "skipped.csv" in out
-    assert re.search(r"a\.jsonl, line 2 .*not JSON", out)
-    sessions = {(d.model_name, d.session_id) for d in simulate.iter_dialogues("mixed")}
-    assert sessions == {
-        ("alpha", "00000"), ("alpha", "00001"), ("kit", "kit-1"), ("arena", "arena_7"), ("barcor", "9_1"),
-        ("unnamed", "77_1"), ("moviebot", "abus-4"), ("moviebot", "abus-5"),
-    }  # fmt: skip
+def test_mixed_forms_become_one_run_that_is_scored(logs, capsys):
+    lines(logs / "a.jsonl", thesis(0), "{broken", thesis(1), {"what": 1})
+    lines(logs / "b.jsonl", *table(__file__, "log_forms"))
+    assert main(["import", "--logs", str(logs), "--run", "mixed"]) == 0
+    printed = capsys.readouterr().out
+    assert "2 conversations could not be read" in printed
+    assert "skipped.csv" in printed
+    assert re.search(r"a\.jsonl, line 2 .*not JSON", printed)
+    assert sorted(sessions_of("mixed")) == sorted(map(tuple, table(__file__, "sessions_of_forms")))
     skipped = pd.read_csv(simulate.run_folder("mixed") / "skipped.csv")
     assert list(skipped["place"]) == ["a.jsonl, line 2", "a.jsonl, line 4"]
-    counts = runs.Run("movies", "mixed").manifest()["stages"]["simulate"]["counts"]
-    assert (counts["sessions"], counts["systems"], counts["skipped"]) == (8, 6, 2)
+    counts = runs.Run("movies", "mixed").entry("simulate")["counts"]
+    assert counts["sessions"] == 8
+    assert counts["systems"] == 6
+    assert counts["skipped"] == 2
     evaluate.evaluate(evaluate.EvaluateConfig(run="mixed"))
     results = evaluate.read("mixed", "results")
     assert len(results) == 8
@@ -237,83 +213,114 @@ def test_mixed_forms_become_one_run_that_is_scored(place, capsys):
 
 
 @pytest.mark.slow
-def test_strict_stops_at_once_nothing_usable_is_an_error_and_other_logs_need_another_run(place):
-    lines(place / "a.jsonl", thesis(0), "{broken")
-    refused(r"a\.jsonl, line 2: not JSON", imported, place, run="strict", strict=True)
-    assert len(imported(place, run="strict").skipped) == 1  # the failed one is in no way
-    lines(place / "a.jsonl", "{broken")
-    refused(r"no conversation of .* can be read; the first: a\.jsonl, line 1", imported, place, run="r")
-    lines(place / "a.jsonl", thesis(0))
-    imported(place, run="r")
-    imported(place, run="r")
-    lines(place / "a.jsonl", thesis(1))
-    refused("made with other parameters", imported, place, error=RunError, run="r")
+def test_a_strict_import_stops_at_the_first_fault(logs):
+    lines(logs / "a.jsonl", thesis(0), "{broken")
+    refused(r"a\.jsonl, line 2: not JSON", imported, logs, run="strict", strict=True)
+    assert len(imported(logs, run="strict").skipped) == 1  # the failed one is in no way
 
 
-def test_models_of_one_name_are_two_systems_and_bare_sessions_take_their_place(place):
-    lines(place / "first.jsonl", thesis(0), thesis(1))
-    lines(place / "second.jsonl", thesis(0), thesis(1), thesis(1))
-    found = imported(place, run="twice")
-    assert found.systems[["system", "sessions"]].to_numpy().tolist() == [["alpha", 2], ["alpha (second)", 2]]
-    assert "was already read" in found.skipped["reason"].iloc[0]
+@pytest.mark.slow
+def test_logs_without_a_usable_conversation_are_refused(logs):
+    lines(logs / "a.jsonl", "{broken")
+    refused(r"no conversation of .* can be read; the first: a\.jsonl, line 1", imported, logs, run="r")
+
+
+@pytest.mark.slow
+def test_other_logs_need_another_run(logs):
+    lines(logs / "a.jsonl", thesis(0))
+    imported(logs, run="r")
+    imported(logs, run="r")
+    lines(logs / "a.jsonl", thesis(1))
+    refused("made with other parameters", imported, logs, error=RunError, run="r")
+
+
+def test_models_of_one_name_are_two_systems(logs):
+    lines(logs / "first.jsonl", thesis(0), thesis(1))
+    lines(logs / "second.jsonl", thesis(0), thesis(1), thesis(1))
+    account = imported(logs, run="twice")
+    assert account.systems[["system", "sessions"]].to_numpy().tolist() == [
+        ["alpha", 2],
+        ["alpha (second)", 2],
+    ]
+    assert "was already read" in account.skipped["reason"].iloc[0]
+
+
+def test_a_session_without_a_name_is_named_by_its_place(logs):
     bare = {"conversation": thesis(0)["conversation"]}
-    lines(place / "a.jsonl", bare, bare)
-    imported(place / "a.jsonl", run="bare", system="mine")
-    talks = [(d.model_name, d.session_id) for d in simulate.iter_dialogues("bare")]
-    assert talks == [("mine", "00000"), ("mine", "00001")]
+    lines(logs / "a.jsonl", bare, bare)
+    imported(logs / "a.jsonl", run="bare", system="mine")
+    assert sessions_of("bare") == [("mine", "00000"), ("mine", "00001")]
 
 
-def test_systems_come_in_the_order_asked_for(place):
-    lines(place / "all.jsonl", thesis(0), "{broken", thesis(0, "beta"), thesis(1), thesis(0, "gamma:2b"))
-    assert len(imported(place, run="ordered", order="gamma:2b, beta").skipped) == 1
-    names = [talk.model_name for talk in simulate.iter_dialogues("ordered")]
+def test_systems_come_in_the_order_asked_for(logs):
+    lines(logs / "all.jsonl", thesis(0), "{broken", thesis(0, "beta"), thesis(1), thesis(0, "gamma:2b"))
+    assert len(imported(logs, run="ordered", order="gamma:2b, beta").skipped) == 1
+    names = [system for system, _ in sessions_of("ordered")]
     assert names == ["gamma:2b", "beta", "alpha", "alpha"]
-    refused(r"order names 'betta'.*did you mean 'beta'", imported, place, run="misspelt", order="betta")
+    refused(r"order names 'betta'.*did you mean 'beta'", imported, logs, run="misspelt", order="betta")
 
 
-def test_a_model_without_a_usable_session_and_a_catalogue_that_lacks_most_titles_are_said(place, capsys):
-    lines(place / "a.jsonl", thesis(0), thesis(1))
-    lines(place / "b.jsonl", thesis(0, "beta", replies=()), thesis(1, "beta", replies=()))
-    assert main(["import", "--logs", str(place), "--run", "half"]) == 0
-    lines(place / "c.jsonl", {**thesis(0, "mute"), "conversation": thesis(0)["conversation"][:1]})
-    assert main(["import", "--logs", str(place), "--run", "mute"]) == 0
-    out = capsys.readouterr().out
-    assert "no usable session: beta" in out and "no usable session: mute" in out
-    assert {d.model_name for d in simulate.iter_dialogues("half")} == {"alpha"}
+def test_a_system_without_a_usable_session_is_told(logs, capsys):
+    lines(logs / "a.jsonl", thesis(0), thesis(1))
+    lines(logs / "b.jsonl", thesis(0, "beta", replies=()), thesis(1, "beta", replies=()))
+    assert main(["import", "--logs", str(logs), "--run", "half"]) == 0
+    assert "no usable session: beta" in capsys.readouterr().out
+    assert {system for system, _ in sessions_of("half")} == {"alpha"}
+    mute = thesis(0, "mute")
+    del mute["conversation"][1:]
+    lines(logs / "c.jsonl", mute)
+    assert main(["import", "--logs", str(logs), "--run", "mute"]) == 0
+    assert "no usable session: mute" in capsys.readouterr().out
+
+
+def test_a_catalogue_that_lacks_most_titles_is_refused(logs, capsys):
     record = thesis(0)
     for turn in record["conversation"][1::2]:
         turn["rec_titles"] = ["No Film of Ours", "Nor This One"]
-    lines(place / "a.jsonl", record)
-    assert main(["import", "--logs", str(place / "a.jsonl"), "--run", "foreign"]) == 2
+    lines(logs / "a.jsonl", record)
+    assert main(["import", "--logs", str(logs / "a.jsonl"), "--run", "foreign"]) == 2
     refusal = capsys.readouterr().err
     assert "titles that replies list: 0 of 2 match" in refusal
     assert "'No Film of Ours' (nearest: " in refusal
     assert "--catalog FILE" in refusal
 
 
-def first_words(place, asks):
-    """Logs of two systems with a session a row of ``asks``: what the user of each says first."""
-    rows = [thesis(number, model) for number in range(len(asks)) for model in ("alpha", "beta")]
-    for row, text in zip(rows, itertools.chain(*asks), strict=True):
-        row["conversation"][0]["text"] = text
-    lines(place / "logs.jsonl", *rows)
+def first_words(logs, alpha, beta):
+    """Logs of two systems with eight sessions; the users' first words are patterns for the number."""
+    records = []
+    for number in range(8):
+        for model, words in (("alpha", alpha), ("beta", beta)):
+            record = thesis(number, model)
+            record["conversation"][0]["text"] = words(number)
+            records.append(record)
+    lines(logs / "logs.jsonl", *records)
 
 
-def test_systems_are_paired_where_they_met_the_same_users_and_a_mixture_is_refused(place):
-    first_words(place, [(f"A comedy, {n}.", f"A drama, {n}.") for n in range(8)])
-    imported(place, run="apart")
-    sessions = {talk.session_id for talk in simulate.iter_dialogues("apart")}
-    assert len(sessions) == 16 and "alpha:00003" in sessions
+def test_systems_with_other_users_are_told_apart(logs):
+    first_words(logs, "A comedy, {}.".format, "A drama, {}.".format)
+    imported(logs, run="apart")
+    sessions = {session for _, session in sessions_of("apart")}
+    assert len(sessions) == 16
+    assert "alpha:00003" in sessions
     assert runs.Run("movies", "apart").entry("simulate")["counts"]["users"] == "different for each system"
-    first_words(place, [(f"Number {n}.", f"number {n}") for n in range(8)])
-    imported(place, run="paired")
-    assert len({talk.session_id for talk in simulate.iter_dialogues("paired")}) == 8
+
+
+def test_systems_that_met_the_same_users_are_paired(logs):
+    first_words(logs, "Number {}.".format, "number {}".format)
+    imported(logs, run="paired")
+    assert len({session for _, session in sessions_of("paired")}) == 8
     assert "users" not in runs.Run("movies", "paired").entry("simulate")["counts"]
-    first_words(place, [(f"Number {n}.", f"Number {n % 4}.") for n in range(8)])
-    refused(r"mixed: of 8 pairs.*4 have the same user and 4 do not", imported, place, run="half")
-    # logged constraints decide where words differ
-    talks = [{"a": '{"genre": "drama"}', "b": '{"genre": "drama"}'}] * 10
-    assert same_users(talks) and not same_users([{"a": "x", "b": "y"}] * 10)
-    wish = thesis(1)
-    wish["conversation"][0]["user_meta"] = {"constraints": {"genre": "drama"}}
-    assert user_of(Dialogue.from_json(wish)) == '{"genre": "drama"}'
+
+
+def test_a_mixture_of_same_and_other_users_is_refused(logs):
+    first_words(logs, "Number {}.".format, lambda number: f"Number {number % 4}.")
+    refused(r"mixed: of 8 pairs.*4 have the same user and 4 do not", imported, logs, run="half")
+
+
+def test_logged_constraints_decide_where_words_differ():
+    alike = {"a": '{"genre": "drama"}', "b": '{"genre": "drama"}'}
+    assert same_users([alike] * 10)
+    assert not same_users([{"a": "x", "b": "y"}] * 10)
+    record = thesis(1)
+    record["conversation"][0]["user_meta"] = {"constraints": {"genre": "drama"}}
+    assert user_of(Dialogue.from_json(record)) == '{"genre": "drama"}'
