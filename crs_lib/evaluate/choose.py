@@ -166,14 +166,16 @@ class ScoringConfig(Choices):
         ready = SCORERS.get(self.chosen.scorer).make(self, others, model)
         if self.asking is None:
             return ready
-        guarded = self.asking.guarded(ready.scorer, self.chosen.name, ready.metrics, model)
+        name = self.chosen.name
+        guarded = self.asking.guarded(ready.scorer, name, ready.metrics, model)
         return ready._replace(scorer=guarded)
 
     def _model(self) -> "str | LLM":
         """The model of the extractors called llm, with cache and log where a folder is named."""
         if self.asking is None or not (self.llm and self.calls):
             return self.llm
-        return self.asking.model(self.llm, self.model_settings, Path(self.calls))
+        folder = Path(self.calls)
+        return self.asking.model(self.llm, self.model_settings, folder)
 
     @cached_property
     def model_settings(self) -> "LLMSettings":
@@ -195,12 +197,12 @@ class ScoringConfig(Choices):
         packages = [f"{name} {installed.get(name, 'unknown')}" for name in _PACKAGES]
         hashes = [f"{name} {digest[:16]}" for name, digest in sorted(inputs.items())]
         return Provenance(
-            convention=convention.name,
-            extractor=extractor,
-            embedder=embedder or "none",
-            weights=json.dumps(weights, sort_keys=True),
-            versions=", ".join(packages),
-            input_hash=", ".join(hashes),
+            convention.name,
+            extractor,
+            embedder or "none",
+            json.dumps(weights, sort_keys=True),
+            ", ".join(packages),
+            ", ".join(hashes),
         )
 
 

@@ -41,7 +41,8 @@ def check_models(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
 def _is_finished(config: simulate.SimulateConfig) -> bool:
     """Whether all lasting arms of a batch are simulated."""
     for arm in config.lasting:
-        entry = simulate.run_named(config.run_of(arm)).entry("simulate")
+        run = config.run_of(arm)
+        entry = simulate.run_named(run).entry("simulate")
         if entry.get("status") != "finished":
             return False
     return True
@@ -60,12 +61,14 @@ def _judges(parameters: Mapping[str, Any]) -> "list[Need]":
     from crs_lib.judge import run as judgement
     from crs_lib.judge.config import JudgeConfig
 
-    config = JudgeConfig(**{name: parameters[name] for name in _JUDGED if name in parameters})
-    simulated = simulate.run_named(config.run).entry("simulate")
+    settings = {name: parameters[name] for name in _JUDGED if name in parameters}
+    config = JudgeConfig(**settings)
+    run = simulate.run_named(config.run)
+    simulated = run.entry("simulate")
     dialogues = ""
     if simulated.get("status") == "finished":
         dialogues = simulated["outputs"]["dialogues.jsonl"]
-    before = simulate.run_named(config.run).entry(judgement.STAGE)
+    before = run.entry(judgement.STAGE)
     if judgement.on_record(config, dialogues, before):
         return []
     return list(config.needs())
@@ -87,7 +90,8 @@ def planned(config: simulate.SimulateConfig, judged: Mapping[str, Any]) -> Itera
             most = most_calls(role.system, llm)
             agent_turns = turns if most > 1 else 0
         else:
-            most, agent_turns = len(config.systems), 0
+            most = len(config.systems)
+            agent_turns = 0
         yield Work(role.role, role.system or role.spec, turns * most, llm.at_once, turns=agent_turns)
     own = {name: judged[name] for name in ("judges", "samples") if name in judged}
     settings = judged.get("04_evaluate.llm", {"slots": llm.slots})

@@ -58,8 +58,10 @@ def with_named(dialogue: Dialogue, grounder: Callable[[], Grounder], turns: bool
         bare = []
         for turn in dialogue.turns:
             log = {name: value for name, value in turn.user_meta.items() if name not in _LOGGED}
-            bare.append(replace(turn, meta={**turn.meta, "user_meta": log}))
-        return grounder().annotate(replace(dialogue, turns=tuple(bare)))
+            meta = {**turn.meta, "user_meta": log}
+            bare.append(replace(turn, meta=meta))
+        unlogged = replace(dialogue, turns=tuple(bare))
+        return grounder().annotate(unlogged)
     if any(_is_logged(pair) for pair in dialogue.pairs()):
         return dialogue
     return grounder().annotate(dialogue)
@@ -80,9 +82,10 @@ def wish_summary(dialogue: Dialogue) -> str:
     before = None
     for pair in dialogue.pairs():
         if not _is_logged(pair):
-            named = dict.fromkeys(one_line(f"{mark.field}: {mark.value}") for mark in pair.user.marks)
-            if named:
-                lines.append(f"named in turn {pair.turn}: {'; '.join(named)}")
+            values = [one_line(f"{mark.field}: {mark.value}") for mark in pair.user.marks]
+            if values:
+                named = "; ".join(dict.fromkeys(values))
+                lines.append(f"named in turn {pair.turn}: {named}")
             continue
         log = pair.user.user_meta
         wishes = _values(log.get("wishes") or log.get("constraints") or {})
@@ -109,15 +112,19 @@ def _values(wishes: Any) -> list[str]:
 
 def digest(expected: bool = False) -> str:
     """Hex SHA-256 over all texts of the judge's prompt: the version of the rubric."""
-    names = ["movies/judge_level"] if expected else ["movies/judge_system", "movies/judge_user"]
+    names = ["movies/judge_system", "movies/judge_user"]
+    if expected:
+        names = ["movies/judge_level"]
     names += [row.prompt for row in constructs.CONSTRUCTS.values()]
     parts: list[Any] = [prompts.digest(name) for name in names]
-    return hashlib.sha256(json.dumps([*parts, RULE, TURN_LIMITS]).encode()).hexdigest()
+    rubric = json.dumps([*parts, RULE, TURN_LIMITS])
+    return hashlib.sha256(rubric.encode()).hexdigest()
 
 
 def least(groups: Groups, expected: bool = False) -> int:
     """Tokens that a judge's prompt takes at most before any word of a dialogue stands in it."""
-    return _longest(Dialogue("", "", ()), groups, Excerpt((), 0, 0), expected)
+    empty = Dialogue("", "", ())
+    return _longest(empty, groups, Excerpt((), 0, 0), expected)
 
 
 def _longest(dialogue: Dialogue, groups: Groups, excerpt: Excerpt, expected: bool) -> int:
@@ -155,12 +162,14 @@ def _shortened(pairs: Sequence[Pair], turns: Sequence[int], limit: int) -> int:
 def _fitting(pairs: Sequence[Pair], shifts: set[int], spare: int, limit: int) -> tuple[int, ...]:
     """The turns that fit, chosen in the order of the rule and given in the order of the conversation."""
     latest = range(len(pairs), 0, -1)
-    around_shifts = [turn for turn in latest if turn in shifts or turn - 1 in shifts]
+    at_shifts = [turn for turn in latest if turn in shifts or turn - 1 in shifts]
+    in_order = dict.fromkeys([1, latest[0], *at_shifts, *latest])
     shown: list[int] = []
     size = 0
-    for turn in dict.fromkeys([1, latest[0], *around_shifts, *latest]):
+    for turn in in_order:
         more = sorted([*shown, turn])
-        size += len(_pair_lines(pairs[turn - 1], limit).encode("utf-8", "replace")) + 1
+        lines = _pair_lines(pairs[turn - 1], limit)
+        size += len(lines.encode("utf-8", "replace")) + 1
         gaps = "\n".join(_gaps(more).values())
         if tokens_of("x" * size + gaps) > spare:
             break
@@ -192,12 +201,8 @@ def messages(
     criteria = "\n\n".join(prompts.render(constructs.get(name).prompt) for name in group)
     logged = any(_is_logged(pair) for pair in dialogue.pairs())
     origin = _FROM_LOG if logged else _FROM_TURNS
-    parts = {
-        "wishes": wishes,
-        "origin": origin,
-        "conversation": conversation,
-        "fence": fence([conversation, wishes]),
-    }
+    parts = {"wishes": wishes, "origin": origin, "conversation": conversation}
+    parts["fence"] = fence([conversation, wishes])
     parts["turns"] = f"{len(excerpt.turns)} of {excerpt.total} turns, in their order."
     lowest, highest = constructs.get(group[0]).scale
     if expected:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -53,8 +54,11 @@ def _check_score(value: Any, construct: str, evidence: str = "") -> CheckedScore
     """A given value as a score: a whole number of the construct's scale, or missing with a flag. Flags:
     ``missing`` (null, NaN), ``not a number`` (also true, false and texts), ``not whole``, ``out of range``.
     """
+    shown = shorten(str(value), _VALUE)
     flag = _flag(value, construct)
-    return CheckedScore(None if flag else int(value), flag, shorten(str(value), _VALUE), evidence)
+    if flag:
+        return CheckedScore(None, flag, shown, evidence)
+    return CheckedScore(int(value), None, shown, evidence)
 
 
 def _flag(value: Any, construct: str) -> str | None:
@@ -66,7 +70,9 @@ def _flag(value: Any, construct: str) -> str | None:
         return "not a number"
     if not lowest <= value <= highest:
         return "out of range"
-    return None if value == int(value) else "not whole"
+    if value != int(value):
+        return "not whole"
+    return None
 
 
 def read_reply(text: str, group: Sequence[str]) -> dict[str, CheckedScore]:
@@ -95,15 +101,17 @@ def judge_session(
     the way (no server, time-out) raises its LLMError: the session can be judged again later. The record
     depends on the dialogue, the arguments and the replies only. InputError where there is no reply.
     """
-    excerpt = prompt.fit(dialogue, settings.groups, room(settings.options), settings.expected)
+    most = room(settings.options)
+    excerpt = prompt.fit(dialogue, settings.groups, most, settings.expected)
     requests = []
-    for group in settings.groups:
-        for sample in range(samples):
-            requests.append(_request(dialogue, excerpt, group, sample, settings))
+    for group, sample in product(settings.groups, range(samples)):
+        requests.append(_request(dialogue, excerpt, group, sample, settings))
     scores: list[dict[str, Any]] = []
     for request, answer in zip(requests, model.gather(requests), strict=True):
         scores += _scores(judge, request, answer)
-    record: dict[str, Any] = {"scores": scores, "trim": excerpt.to_json(), "rubric": prompt.digest()}
+    record: dict[str, Any] = {"scores": scores}
+    record["trim"] = excerpt.to_json()
+    record["rubric"] = prompt.digest()
     record["settings"] = {"samples": samples, **settings.record()}
     return record
 
@@ -124,7 +132,8 @@ def _request(
 
 def _scores(judge: str, request: Request, answer: Reply | LLMError) -> list[dict[str, Any]]:
     """The rows of one call; an error that is no unusable reply is raised."""
-    digest = error = None
+    digest = None
+    error = None
     if isinstance(answer, Reply):
         digest = answer.digest
     elif answer.unusable:
@@ -165,12 +174,16 @@ def means(
     samples: dict[tuple[str, str], list[float]] = {}
     for row in scores:
         judge = str(row["judge"])
-        if row["score"] is not None and (judges is None or judge in judges):
-            samples.setdefault((row["construct"], judge), []).append(float(row["score"]))
+        score = row["score"]
+        is_counted = judges is None or judge in judges
+        if score is not None and is_counted:
+            samples.setdefault((row["construct"], judge), []).append(float(score))
+    by_construct: dict[str, list[float]] = {name: [] for name in constructs.names()}
+    for (construct, _), values in samples.items():
+        by_construct[construct].append(fmean(values))
     averages: dict[str, float | None] = {}
-    for name in constructs.names():
-        by_judge = [fmean(values) for (construct, _), values in samples.items() if construct == name]
-        averages[name] = fmean(by_judge) if by_judge else None
+    for name, of_judges in by_construct.items():
+        averages[name] = fmean(of_judges) if of_judges else None
     return averages
 
 
@@ -215,17 +228,18 @@ def read_scores(path: str | Path, pattern: str = "*judge*.csv", judge: str = "th
                 fault = f"{file.name}: model {model!r} has rows in {owner} too"
                 raise InputError(f"{fault}, so its sessions cannot be counted; choose one set of files")
             for session, texts in enumerate(part.to_dict("records")):
-                head = {"model": model, "session_id": session, "canary": "", "judge": judge, "sample": 0}
+                head = {"model": model, "session_id": session, "judge": judge}
                 rows += _cells(head, texts)
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"score": float})
 
 
 def _cells(head: Mapping[str, Any], texts: Mapping[Any, str]) -> list[dict[str, Any]]:
     """The scores of one row of a file, a row each."""
+    single = {"canary": "", "sample": 0}
     rows = []
     for name in constructs.names():
         score = _check_score(_number(texts[name]), name)
-        rows.append({**head, "construct": name, **asdict(score)})
+        rows.append({**head, **single, "construct": name, **asdict(score)})
     return rows
 
 

@@ -38,8 +38,12 @@ def forge_end(dialogue: Dialogue) -> Dialogue:
             text = turns[index].text + prompts.source("movies/judge_forged_end")
             turns[index] = replace(turns[index], text=text)
             break
-    bare = [replace(turn, marks=()) if turn.speaker == SYSTEM else turn for turn in turns]
-    return replace(dialogue, turns=tuple(bare), extra={**dialogue.extra, "canary": FORGED})
+    bare = []
+    for turn in turns:
+        marks = () if turn.speaker == SYSTEM else turn.marks
+        bare.append(replace(turn, marks=marks))
+    extra = {**dialogue.extra, "canary": FORGED}
+    return replace(dialogue, turns=tuple(bare), extra=extra)
 
 
 def family(spec: str) -> str:
@@ -47,15 +51,19 @@ def family(spec: str) -> str:
     organisation before a slash is left out; a spec without a model (``template``) is its own family.
     """
     served = re.search(r"(?:^|:)(?:ollama|openai|local):(.+)$", spec)
-    model = (served[1] if served else spec).rsplit("/", 1)[-1]
-    letters = re.match(r"[A-Za-z]+", model)
-    return (letters[0] if letters else model).lower()
+    model = served[1] if served else spec
+    name = model.rpartition("/")[2]
+    letters = re.match(r"[A-Za-z]+", name)
+    if letters:
+        name = letters[0]
+    return name.lower()
 
 
 def counted(model: str, judges: Iterable[str]) -> frozenset[str]:
     """The judges whose scores of a system count: those of other families, all of them where there is none."""
     every = frozenset(map(str, judges))
-    others = frozenset(judge for judge in every if family(judge) != family(model))
+    own = family(model)
+    others = frozenset(judge for judge in every if family(judge) != own)
     return others or every
 
 
@@ -92,16 +100,13 @@ def _agreed(measure: str, frame: pd.DataFrame, design: "stats.Design") -> _Row:
     try:
         if measure == "icc":
             row = stats.icc(frame, design).iloc[0]
-            value = row["icc"]
-            n = row["n"]
+            agreed = _estimate(row["icc"], row, row["n"])
         else:
             row = stats.krippendorff_alpha(frame, design).iloc[0]
-            value = row["alpha"]
-            n = row["n_items"]
+            agreed = _estimate(row["alpha"], row, row["n_items"])
     except InputError as error:
         return _undefined(str(error))
-    agreed = {"value": value, "low": row["low"], "high": row["high"], "n": int(n)}
-    if pd.isna(value):
+    if pd.isna(agreed["value"]):
         agreed["reason"] = _EQUAL[measure]
     return agreed
 
@@ -114,9 +119,19 @@ def _mean(values: pd.Series, resamples: int, seed: int, reason: str) -> _Row:
     """The mean of a value for each session with its interval; the ``reason`` where there is none."""
     if values.notna().sum() == 0:
         return _undefined(reason)
-    tidy = pd.DataFrame({"system": "one", "scenario": values.index, "value": values.to_numpy()})
-    row = stats.cluster_bootstrap(tidy, stats.Design(resamples=resamples, seed=seed)).iloc[0]
-    return {"value": row["mean"], "low": row["low"], "high": row["high"], "n": int(row["n"])}
+    sessions = pd.DataFrame({"scenario": values.index, "value": values.to_numpy()})
+    sessions["system"] = "one"
+    design = stats.Design(resamples=resamples, seed=seed)
+    row = stats.cluster_bootstrap(sessions, design).iloc[0]
+    return _estimate(row["mean"], row, row["n"])
+
+
+def _estimate(value: float, interval: pd.Series, n: int) -> _Row:
+    """A value with its interval and n."""
+    row: _Row = {"value": value, "n": int(n)}
+    row["low"] = interval["low"]
+    row["high"] = interval["high"]
+    return row
 
 
 def self_preference(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
@@ -129,12 +144,14 @@ def self_preference(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) 
     frame = _originals(scores)
     judges = frame["judge"].map(family)
     systems = frame["model"].map(family)
+    families = sorted(set(judges) & set(systems))
+    pairs = list(product([True, False], repeat=2))
     rows = []
     for construct, part in frame.groupby("construct", sort=True):
-        for name in sorted(set(judges) & set(systems)):
+        for name in families:
             cells = part.assign(by=judges == name, of=systems == name)
             means = cells.pivot_table(index="session_id", columns=["by", "of"], values="score")
-            wide = means.reindex(columns=list(product([True, False], repeat=2))).dropna()
+            wide = means.reindex(columns=pairs).dropna()
             own = wide[True, True] - wide[True, False]
             others = wide[False, True] - wide[False, False]
             row = _mean(own - others, resamples, seed, "no session with all four means")
@@ -164,7 +181,8 @@ def headline(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.D
         ``value`` that is NaN has a ``reason``.
     """
     rows = []
-    for (model, construct), part in _originals(scores).groupby(["model", "construct"], sort=True):
+    groups = _originals(scores).groupby(["model", "construct"], sort=True)
+    for (model, construct), part in groups:
         judges = counted(str(model), part["judge"].unique())
         part = part[part["judge"].isin(judges)]
         by_judge = part.groupby(["session_id", "judge"])["score"].mean()
@@ -174,7 +192,8 @@ def headline(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.D
         row["construct"] = construct
         row["n_missing"] = len(sessions) - row["n"]
         row["judges"] = ", ".join(sorted(judges))
-        row["own_family"] = family(str(model)) in map(family, judges)
+        families = map(family, judges)
+        row["own_family"] = family(str(model)) in families
         rows.append(row)
     return pd.DataFrame(rows, columns=_HEADLINE)
 
@@ -195,16 +214,18 @@ def forged_shift(scores: pd.DataFrame) -> pd.DataFrame:
     wide = means.unstack("canary")  # noqa: PD010 -- a pivot table would drop dialogues without a score
     if FORGED not in wide or "" not in wide:
         return pd.DataFrame(columns=[*by, "value", "n"])
-    moved = (wide[FORGED] - wide[""]).groupby(by)
-    return pd.DataFrame({"value": moved.mean(), "n": moved.count()}).reset_index()
+    moved = wide[FORGED] - wide[""]
+    shifts = moved.groupby(by).agg(value="mean", n="count")
+    return shifts.reset_index()
 
 
 def _shift_in_words(row: Mapping[str, Any]) -> str:
     """Whether a shift by the canary is small; why it is missing where no dialogue has both scores."""
     if not row["n"]:
         return "missing: no dialogue has a score both with and without the forged end"
-    inside = "within" if abs(row["value"]) <= SHIFT_AT_MOST else "not within"
-    return f"{inside} ± {SHIFT_AT_MOST} points"
+    if abs(row["value"]) <= SHIFT_AT_MOST:
+        return f"within ± {SHIFT_AT_MOST} points"
+    return f"not within ± {SHIFT_AT_MOST} points"
 
 
 def summary(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
@@ -226,22 +247,23 @@ def summary(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.Da
         says why a value is missing, and whether the shift is small. A check that the scores do not allow has
         one row, which says so.
     """
-    agreed = agreement(scores, resamples, seed).rename(columns={"reason": "note"})
+    agreed = agreement(scores, resamples, seed)
     agreed["check"] = agreed["measure"].map(_CHECKS)
-    own = self_preference(scores, resamples, seed).rename(columns={"family": "judge", "reason": "note"})
+    own = self_preference(scores, resamples, seed).rename(columns={"family": "judge"})
     own["check"] = _OWN
-    rows: list[Mapping[str, Any]] = [*agreed.to_dict("records"), *own.to_dict("records")]
-    forged = forged_shift(scores)
-    with_canary = {*scores.loc[scores["canary"] == FORGED, "judge"]}
-    for row in forged.to_dict("records"):
-        if row["judge"] in with_canary:
+    estimates = pd.concat([agreed, own], ignore_index=True).rename(columns={"reason": "note"})
+    rows: list[Mapping[str, Any]] = list(estimates.to_dict("records"))
+    with_forged = set(scores.loc[scores["canary"] == FORGED, "judge"])
+    for row in forged_shift(scores).to_dict("records"):
+        if row["judge"] in with_forged:
             rows.append({**row, "check": _SHIFT, "note": _shift_in_words(row)})
-    for judge in sorted({*scores["judge"]} - with_canary):
+    for judge in sorted(set(scores["judge"]) - with_forged):
         note = f"not measured; judge with --canaries {FORGED}"
         rows.append({"check": _SHIFT, "judge": judge, "note": note})
     if own.empty:
         rows.append({"check": _OWN, "note": "no judge shares a family with a system"})
-    table = pd.DataFrame(rows, columns=_SUMMARY).astype({"n": "Int64"})
-    words = ["construct", "judge", "note"]
-    table[words] = table[words].astype(object).fillna("")
+    table = pd.DataFrame(rows, columns=_SUMMARY)
+    table["n"] = table["n"].astype("Int64")
+    for column in ("construct", "judge", "note"):
+        table[column] = table[column].astype(object).fillna("")
     return table

@@ -97,8 +97,11 @@ def judge_run(
         if before.get("inputs", {}).get("dialogues") != dialogues:
             (folder / SCORES).unlink(missing_ok=True)  # about dialogues that are gone
         judging = _Judging(config, folder, dialogues, weights)
-        parts = [runs.Part(judging.keys(spec), (spec,), spec) for spec in config.judges]
-        runs.job(stage, ledger, parts, judging.asking, (), llm=config.reached, logged=True, progress=progress)
+        parts = []
+        for spec in config.judges:
+            parts.append(runs.Part(judging.keys(spec), (spec,), spec))
+        make = judging.asking
+        runs.job(stage, ledger, parts, make, (), llm=config.reached, logged=True, progress=progress)
         keys = judging.finished(ledger)
         records = list(_combined(ledger, keys, judging.lines))
         _write(stage, records)
@@ -133,11 +136,13 @@ def on_record(config: JudgeConfig, dialogues: str, before: Mapping[str, Any]) ->
 def _same(config: JudgeConfig, dialogues: str, before: Mapping[str, Any]) -> dict[str, str]:
     """The digests of a stage's judges, if its entry is about the same dialogues, judged in the same way."""
     inputs = before.get("inputs", {})
+    if inputs.get("dialogues") != dialogues:
+        return {}
     earlier = before.get("parameters", {})
     for name, value in config.question().items():
         if earlier.get(name) != value:
             return {}
-    return jobs.weights_in(inputs) if inputs.get("dialogues") == dialogues else {}
+    return jobs.weights_in(inputs)
 
 
 class Judgement(NamedTuple):
@@ -183,8 +188,10 @@ class _Judging:
         self.lines = list(dialogue_lines(self.path))
         self._weights = weights
         self._judgements: dict[Key, Judgement] = {}
-        simulated = simulate.run_named(config.run).entry("simulate").get("parameters", {})
-        wishes = config.asked.wishes or ("turns" if simulated.get("imported") else "log")
+        simulated = simulate.run_named(config.run).entry("simulate")
+        wishes = config.asked.wishes
+        if not wishes and simulated.get("parameters", {}).get("imported"):
+            wishes = "turns"
         self._from_turns = wishes == "turns"
         question: list[Any] = [dialogues, config.question()]
         if self._from_turns:
@@ -212,34 +219,40 @@ class _Judging:
             sessions[line.model] += 1
             if sessions[line.model] <= self.config.n_canaries:
                 canaries += [Judgement(number, judge, name) for name in self.config.canaries]
-        keys = {self.key(judgement): judgement for judgement in [*originals, *canaries]}
-        self._judgements.update(keys)
-        return list(keys)
+        keys = []
+        for judgement in [*originals, *canaries]:
+            key = self.key(judgement)
+            keys.append(key)
+            self._judgements[key] = judgement
+        return keys
 
     def finished(self, ledger: Ledger) -> dict[Judgement, Key]:
         """The finished judgements of every judge that judged all dialogues, canaries included."""
         done = ledger.finished()
         finished: dict[Judgement, Key] = {}
+        n_lines = len(self.lines)
         for judge in self._weights:
             judged = {}
-            for line, canary in product(range(len(self.lines)), ("", FORGED)):
+            for line, canary in product(range(n_lines), ("", FORGED)):
                 judgement = Judgement(line, judge, canary)
                 key = self.key(judgement)
                 if key in done:
                     judged[judgement] = key
-            originals = {judgement.line for judgement in judged if not judgement.canary}
-            if len(originals) == len(self.lines):
+            originals = [judgement for judgement in judged if not judgement.canary]
+            if len(originals) == n_lines:
                 finished.update(judged)
         return finished
 
-    def dialogue(self, line: int, canary: str) -> Dialogue:
-        """The dialogue on a line of the file, spoilt if that is asked."""
+    def dialogue(self, line: int, *, forged: bool) -> Dialogue:
+        """The dialogue on a line of the file, with a forged end where one is asked for."""
         with self.path.open("rb") as file:
             file.seek(self.lines[line].offset)
             record = safety.loads(file.readline(), self.path.name)
         dialogue = Dialogue.from_json(record, source=self.path.name)
         dialogue = with_named(dialogue, lambda: self._grounder, self._from_turns)
-        return forge_end(dialogue) if canary else dialogue
+        if forged:
+            return forge_end(dialogue)
+        return dialogue
 
     def asking(self, start: runs.Start) -> "_Judging":
         """Itself, with the models of the judges."""
@@ -249,9 +262,10 @@ class _Judging:
     def __call__(self, key: Key) -> str:
         """The record of one dialogue before one judge, as a line of JSON."""
         line, judge, canary = self._judgements[key]
-        dialogue = self.dialogue(line, canary)
+        dialogue = self.dialogue(line, forged=bool(canary))
         model = self.models(judge)
-        record = rating.judge_session(dialogue, judge, self.config.samples, model, self.config.asked)
+        samples = self.config.samples
+        record = rating.judge_session(dialogue, judge, samples, model, self.config.asked)
         return tables.dumps(record)
 
 
@@ -264,11 +278,13 @@ def _combined(
     ordered = sorted(keys, key=attrgetter("canary", "line", "judge"))
     for (canary, number), group in groupby(ordered, key=attrgetter("canary", "line")):
         scores: list[dict[str, Any]] = []
-        for body in ledger.bodies([keys[judgement] for judgement in group]):
+        own = [keys[judgement] for judgement in group]
+        for body in ledger.bodies(own):
             part = safety.loads(body, "a judgement in the ledger")
             scores += part["scores"]
         line = lines[number]
-        record = _record(line.model, line.session_id, canary, scores, rating.means(scores))
+        means = rating.means(scores)
+        record = _record(line.model, line.session_id, canary, scores, means)
         for name in _SHARED:
             record[name] = part[name]
         yield record
@@ -355,9 +371,10 @@ def table_of(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """All single scores, a row each; missing ones are NaN with a flag; ``canary`` is empty for originals."""
     rows = []
     for record in records:
-        head = {name: record.get(name, "") for name in ("model", "session_id", "canary")}
+        head = {name: record.get(name, "") for name in COLUMNS[:3]}
         rows += [head | score for score in record["scores"]]
-    return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"score": float})
+    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    return table.astype({"score": float})
 
 
 def shown_scores(run: str) -> pd.DataFrame:
@@ -371,7 +388,8 @@ def shown_scores(run: str) -> pd.DataFrame:
 
 def flag_counts(scores: pd.DataFrame) -> pd.DataFrame:
     """Scores asked for, given and missing by reason, a row for judge and construct."""
-    counts = pd.crosstab([scores["judge"], scores["construct"]], scores["flag"].fillna("given"))
+    outcomes = scores["flag"].fillna("given")
+    counts = pd.crosstab([scores["judge"], scores["construct"]], outcomes)
     flags = sorted(counts.columns.difference(["given"]))
     counts = counts.reindex(columns=["given", *flags], fill_value=0)
     counts.insert(0, "asked", counts.sum(axis=1))
@@ -422,11 +440,13 @@ def adopt(run: str, path: str | Path, judge: str = "thesis") -> tuple[pd.DataFra
     by_session = _adopted(Path(path), judge)
     missing = []
     for name in constructs.names():
-        row = {"judge": judge, "construct": name, "sample": 0, "score": None, "flag": "missing", "value": ""}
+        row: dict[str, Any] = {"judge": judge, "construct": name, "sample": 0}
+        row.update(score=None, flag="missing", value="")
         missing.append(row)
     records = []
     sessions = []
-    with runs.stage(simulate.STUDY, run, STAGE, {"adopted": judge}, _dialogues(run), fixed=False) as stage:
+    inputs = _dialogues(run)
+    with runs.stage(simulate.STUDY, run, STAGE, {"adopted": judge}, inputs, fixed=False) as stage:
         for dialogue in simulate.iter_dialogues(run):
             key = logs.session_key(dialogue)
             sessions.append(f"{key.model} {key.session}")
@@ -448,7 +468,9 @@ def _adopted(path: Path, judge: str) -> dict[tuple[str, Any], list[dict[str, Any
     by_session: dict[tuple[str, Any], list[dict[str, Any]]] = {}
     for entry in frame.to_dict("records"):
         row = {str(name): entry[name] for name in COLUMNS[3:]}
-        row["score"] = None if pd.isna(entry["score"]) else int(entry["score"])
-        key = (paths.slug(str(entry["model"])), entry["session_id"])
+        score = entry["score"]
+        row["score"] = None if pd.isna(score) else int(score)
+        model = paths.slug(str(entry["model"]))
+        key = (model, entry["session_id"])
         by_session.setdefault(key, []).append(row)
     return by_session
