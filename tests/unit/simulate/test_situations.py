@@ -27,14 +27,18 @@ def steps(explicitness, voice="A"):
 
 
 def test_there_are_enough_situations_and_half_is_for_confirmation():
-    assert len({situation.text for situation in TABLE}) == len(TABLE) >= 120
-    uses = Counter(situation.use for situation in TABLE)
-    assert set(uses) == {"development", "confirmation"}
-    assert max(uses.values()) - min(uses.values()) <= 3
-    assert {situation.field for situation in TABLE} == {"genre", "language", "year"}
+    texts = set()
+    uses = Counter()
     for situation in TABLE:
+        texts.add(situation.text)
+        uses[situation.use] += 1
+        assert situation.field in ("genre", "language", "year")
         assert situation.why
         assert situation.text.endswith(".")
+    assert len(texts) == len(TABLE)
+    assert len(TABLE) >= 120
+    assert set(uses) == {"development", "confirmation"}
+    assert max(uses.values()) - min(uses.values()) <= 3
 
 
 @pytest.mark.parametrize("situation", TABLE, ids=lambda situation: situation.text[:40])
@@ -46,18 +50,20 @@ def test_a_situation_names_neither_its_value_nor_anything_else_of_the_catalogue(
 
 @pytest.mark.parametrize("voice", ["A", "quoting", "texting"])
 def test_the_constraints_are_the_same_and_only_the_words_differ(voice):
-    implicit = steps("implicit", voice)
-    assert [step.state for step in steps("explicit", voice)] == [step.state for step in implicit]
-    voiced = [step for step in implicit if step.situation]
-    assert len(voiced) >= 10
-    for step in voiced:
+    n_voiced = 0
+    for plain, step in zip(steps("explicit", voice), steps("implicit", voice), strict=True):
+        assert plain.state == step.state
         situation = step.situation
+        if not situation:
+            continue
+        n_voiced += 1
         implied = {situation.field: situation.value}
         assert implied.items() <= step.shift.added.items()
         assert step.event.explicitness == "implicit"
         assert step.event.log["implied"] == implied
         assert step.event.log["situation"] == situation.text
         assert situation.use == voices.every()[voice].use
+    assert n_voiced >= 10
 
 
 def test_mixed_lies_between():
@@ -79,31 +85,32 @@ def gains(talks):
     values = []
     counts = Counter()
     for scores in scorer.score_many(talks):
-        implicit = set()
         for row in scores.shifts:
             counts[row["explicitness"]] += 1
             if row["explicitness"] == "implicit":
-                implicit.add(row["turn"])
-        values += [row["normalised_gain"] for row in scores.turns if row["turn"] in implicit]
+                turn = scores.turns[row["turn"] - 1]
+                values.append(turn["normalised_gain"])
     return np.nanmean(values), counts
 
 
 @pytest.mark.parametrize("voice", ["A", "quoting", "texting"])
 def test_sessions_with_implicit_shifts_run_are_logged_and_scored(voice):
-    talks = {spec: talks_of(spec, voice) for spec in ("oracle", "tracker")}
-    oracle, counts = gains(talks["oracle"])
-    tracker, same_counts = gains(talks["tracker"])
+    of_oracle = talks_of("oracle", voice)
+    of_tracker = talks_of("tracker", voice)
+    talks = [*of_oracle, *of_tracker]
+    oracle, counts = gains(of_oracle)
+    tracker, same_counts = gains(of_tracker)
     assert min(counts["implicit"], counts["explicit"]) >= 3
     assert counts == same_counts
     assert oracle > tracker + 0.1  # rules that look for values hear no situation
-    for talk in [*talks["oracle"], *talks["tracker"]]:
+    for talk in talks:
         for pair in talk.pairs():
             event = pair.user.user_meta["shift_event_obj"]
             if event and event["explicitness"] == "implicit":
                 assert event["situation"].lower() in pair.user.text.lower()  # small letters
                 ((field, value),) = event["implied"].items()
                 assert SAMPLE.code(field, value) not in WORLD.grounder.concepts(pair.user.text)
-    assert promises.voiced([*talks["oracle"], *talks["tracker"]], WORLD.grounder)["voiced"].all()
+    assert promises.voiced(talks, WORLD.grounder)["voiced"].all()
 
 
 def test_words_without_the_situation_are_an_error():

@@ -127,8 +127,9 @@ def test_a_realiser_words_the_plan_anew_and_is_told_what_must_be_voiced():
 
     scenario = plan()
     spoken = utterances(scenario, fitting_films, realise=realise)
-    assert [utterance.text for utterance in spoken] == [f"<{step.turn}>" for step in scenario.steps]
-    assert {utterance.meta["worded_by"] for utterance in spoken} == {"test"}
+    for step, utterance in zip(scenario.steps, spoken, strict=True):
+        assert utterance.text == f"<{step.turn}>"
+        assert utterance.meta["worded_by"] == "test"
     assert [template for template, _ in calls] == texts(scenario, fitting_films)
     assert calls[0][1] == [("genre", scenario.true_genre)]
 
@@ -194,7 +195,8 @@ def test_voices_say_the_same_plan_in_other_words(session):
     texting = plan(session, voice="texting")
     assert polite.events == texting.events
     before = polite.events[0].turn - 1
-    assert [step.state for step in polite.steps[before:]] == [step.state for step in texting.steps[before:]]
+    for step, other in zip(polite.steps[before:], texting.steps[before:], strict=True):
+        assert step.state == other.state
     for one, other in zip(texts(polite, fitting_films), texts(texting, fitting_films), strict=True):
         assert one != other
 
@@ -206,7 +208,9 @@ def test_so_many_users_of_a_voice_write_small_letters(voice, share):
 
 
 def test_users_do_not_sound_alike():
-    openings = {texts(plan(session))[0] for session in range(100)}
+    openings = set()
+    for session in range(100):
+        openings.add(texts(plan(session))[0])
     assert len(openings) >= 95
 
 
@@ -237,7 +241,8 @@ def test_casual_users_meet_the_same_shifts_in_the_same_states(quiet, casual):
     assert casual.events == usual.events
     assert [step.turn for step in casual.steps] == [step.turn for step in usual.steps]
     before = usual.events[0].turn - 1
-    assert [step.state for step in casual.steps[before:]] == [step.state for step in usual.steps[before:]]
+    for step, other in zip(casual.steps[before:], usual.steps[before:], strict=True):
+        assert step.state == other.state
 
 
 def test_small_talk_takes_the_place_of_questions_and_follow_ups(quiet):
