@@ -57,18 +57,28 @@ def last(metric, *turns):
     return metric(session(*turns).turns[-1])
 
 
+def change(wishes, films, **log):
+    """A turn at which the user's constraints shift."""
+    return turn(wishes, films, shift=True, **log)
+
+
+def gain_of(*turns):
+    """The gain of the last turn of a session."""
+    return last(gain.normalised_gain, *turns)
+
+
 NO_ADA = {"avoid": {"actor": "Ada Quill"}}
 MORE = {"stage": "follow_up"}
 
 
 @pytest.mark.parametrize(("films", "gain_of_list"), table(__file__, "gain_of_one"))
 def test_gain_where_one_thing_is_wanted(films, gain_of_list):
-    assert last(gain.normalised_gain, turn(DRAMA, films)) == pytest.approx(gain_of_list, nan_ok=True)
+    assert gain_of(turn(DRAMA, films)) == pytest.approx(gain_of_list, nan_ok=True)
 
 
 @pytest.mark.parametrize(("films", "gain_of_list"), table(__file__, "gain_of_two"))
 def test_a_longer_list_is_measured_by_the_best_list_of_its_length(films, gain_of_list):
-    assert last(gain.normalised_gain, turn(QUILL, films)) == pytest.approx(gain_of_list)
+    assert gain_of(turn(QUILL, films)) == pytest.approx(gain_of_list)
 
 
 @pytest.mark.parametrize(("films", "gain_of_first"), table(__file__, "gain_of_first"))
@@ -78,22 +88,22 @@ def test_the_gain_of_the_first_film_leaves_padding_out(films, gain_of_first):
 
 @pytest.mark.parametrize(("films", "gain_of_list"), table(__file__, "gain_of_exclusion"))
 def test_an_excluded_value_gains_nothing(films, gain_of_list):
-    assert last(gain.normalised_gain, turn(DRAMA, films, **NO_ADA)) == pytest.approx(gain_of_list)
+    assert gain_of(turn(DRAMA, films, **NO_ADA)) == pytest.approx(gain_of_list)
 
 
 @pytest.mark.parametrize(("film", "stage", "gain_of_list"), table(__file__, "gain_of_repeat"))
 def test_a_film_shown_before_gains_nothing_where_others_are_asked_for(film, stage, gain_of_list):
     turns = turn(DRAMA, [0]), turn(DRAMA, [film], stage=stage)
-    assert last(gain.normalised_gain, *turns) == pytest.approx(gain_of_list)
+    assert gain_of(*turns) == pytest.approx(gain_of_list)
 
 
 def test_a_film_shown_before_the_state_changed_gains_as_a_new_one():
-    assert last(gain.normalised_gain, turn({"language": "English"}, [0]), turn(DRAMA, [0], **MORE)) == 1
+    assert gain_of(turn({"language": "English"}, [0]), turn(DRAMA, [0], **MORE)) == 1
 
 
 def test_gain_is_undefined_where_nothing_is_wanted_or_asked():
-    assert math.isnan(last(gain.normalised_gain, turn({}, [0])))
-    assert math.isnan(last(gain.normalised_gain, turn(DRAMA, [], asks=False)))
+    assert math.isnan(gain_of(turn({}, [0])))
+    assert math.isnan(gain_of(turn(DRAMA, [], asks=False)))
 
 
 def test_violations_are_the_share_of_films_with_an_excluded_value():
@@ -155,14 +165,14 @@ def by_definition(wishes, avoid, films, stale):
 def test_the_index_gives_what_the_definition_gives(wishes, avoid, before, films):
     turns = turn(wishes, before, avoid=avoid), turn(wishes, films, avoid=avoid, **MORE)
     expected = by_definition(wishes, avoid, films, before)
-    assert last(gain.normalised_gain, *turns) == pytest.approx(expected, nan_ok=True)
+    assert gain_of(*turns) == pytest.approx(expected, nan_ok=True)
 
 
 @given(wishes=WISHES, avoid=AVOID, before=films_up_to(4), k=st.integers(1, 6), seed=st.integers(0, 99))
 def test_the_films_of_the_largest_gain_score_one_whatever_their_number(wishes, avoid, before, k, seed):
     films = most_gain(TEN, wishes, avoid, before, before, stream(seed, "x"), k)
     turns = turn(wishes, before, avoid=avoid), turn(wishes, films, avoid=avoid, **MORE)
-    score = last(gain.normalised_gain, *turns)
+    score = gain_of(*turns)
     assert score == 1 or math.isnan(score)
 
 
@@ -173,7 +183,7 @@ EACH = pytest.mark.parametrize("metric", [gain.uptake, gain.retention, gain.rele
 
 def after_war(metric, *films):
     """A metric of a reply with these films at the change from war to drama."""
-    return last(metric, WAR, turn(CHANGED, films, shift=True))
+    return last(metric, WAR, change(CHANGED, films))
 
 
 @EACH
@@ -194,33 +204,33 @@ def test_a_film_of_the_state_before_that_meets_everything_now_is_released():
 
 
 def test_a_film_with_a_value_that_was_ruled_out_is_not_released():
-    retracted = turn(DRAMA, [0, 2], shift=True, **NO_ADA)
+    retracted = change(DRAMA, [0, 2], **NO_ADA)
     # three of nine films break it
     assert last(gain.release, turn(QUILL, [0]), retracted) == pytest.approx((1 / 2) / (6 / 9))
 
 
 def test_without_a_dropped_constraint_there_is_no_release():
-    turns = turn(DRAMA, [0]), turn(QUILL, [0], shift=True)
+    turns = turn(DRAMA, [0]), change(QUILL, [0])
     assert last(gain.uptake, *turns) == 1
     assert math.isnan(last(gain.release, *turns))
 
 
 def test_without_an_added_constraint_there_is_no_uptake():
-    assert math.isnan(last(gain.uptake, turn(QUILL, [0]), turn(DRAMA, [0], shift=True)))
+    assert math.isnan(last(gain.uptake, turn(QUILL, [0]), change(DRAMA, [0])))
 
 
 @EACH
 def test_a_change_is_followed_in_three_replies(metric):
     assert math.isnan(last(metric, turn(QUILL, [0])))  # before the first shift
     later = [turn(DRAMA, [0])] * 3  # replies 1, 2 and 3 after the shift
-    assert math.isnan(last(metric, turn(QUILL, [0]), turn(QUILL, [0], shift=True), *later))
+    assert math.isnan(last(metric, turn(QUILL, [0]), change(QUILL, [0]), *later))
 
 
 @pytest.mark.parametrize("metric", [gain.uptake, gain.retention])
 @pytest.mark.parametrize("film", range(9))
 def test_no_list_meets_more_of_a_part_than_the_whole_of_the_constraints_allows(metric, film):
     wishes = {"genre": "War", "actor": "Ada Quill"}  # no film has both, so the best list keeps one of the two
-    share = last(metric, turn({"genre": "War"}, [2]), turn(wishes, [film], shift=True))
+    share = last(metric, turn({"genre": "War"}, [2]), change(wishes, [film]))
     assert math.isnan(share) or share <= 1
 
 
@@ -241,40 +251,40 @@ def fair(*turns):
 
 @pytest.mark.parametrize(("film", "fair_gain"), table(__file__, "gain_of_window"))
 def test_films_shown_before_are_not_among_those_that_a_window_could_show(film, fair_gain):
-    assert fair(turn(DRAMA, [0]), turn(QUILL, [film], shift=True)) == [pytest.approx(fair_gain)]
+    assert fair(turn(DRAMA, [0]), change(QUILL, [film])) == [pytest.approx(fair_gain)]
 
 
 def test_a_gain_of_which_chance_is_more_than_half_is_undefined():
     # 0 and 1 are gone: the best left meets one, and four of seven films do
-    [score] = fair(turn(DRAMA, [0, 1]), turn(QUILL, [2], shift=True))
+    [score] = fair(turn(DRAMA, [0, 1]), change(QUILL, [2]))
     assert math.isnan(score)
 
 
 @pytest.mark.parametrize("films", [[0, 1], [3, 4]], ids=["a repeat is back", "the best not shown"])
 def test_the_best_list_holds_what_is_repeated(films):
-    assert fair(turn(DRAMA, [0, 1, 2]), turn(QUILL, films, shift=True)) == [1]
+    assert fair(turn(DRAMA, [0, 1, 2]), change(QUILL, films)) == [1]
 
 
 def test_padding_lowers_a_fair_gain():
-    [score] = fair(turn(DRAMA, [0, 1, 2]), turn(QUILL, [0, 8], shift=True))
+    [score] = fair(turn(DRAMA, [0, 1, 2]), change(QUILL, [0, 8]))
     assert score < 1
 
 
 def test_a_repeat_within_the_window_gains_nothing():
-    turns = turn(DRAMA, [2]), turn(QUILL, [0], shift=True)
+    turns = turn(DRAMA, [2]), change(QUILL, [0])
     assert fair(*turns, turn(QUILL, [1], **MORE))[1] == 1
     assert fair(*turns, turn(QUILL, [0], **MORE))[1] < 0
 
 
 def test_a_film_that_is_shown_twice_stays_one_of_those_that_could_be():
     # 8 meets nothing: it stays one of eight films (7 is gone), and chance is 8/8
-    turns = turn(DRAMA, [7]), turn(QUILL, [8], shift=True), turn(QUILL, [8], **MORE)
+    turns = turn(DRAMA, [7]), change(QUILL, [8]), turn(QUILL, [8], **MORE)
     assert fair(*turns)[1] == pytest.approx(-1 / (2 - 1))
 
 
 def test_a_film_shown_before_the_window_only_is_no_repeat():
-    early = turn(QUILL, [2], shift=True, **MORE)
-    assert fair(turn(DRAMA, [2]), early) == fair(turn(DRAMA, [2]), turn(QUILL, [2], shift=True))
+    early = change(QUILL, [2], **MORE)
+    assert fair(turn(DRAMA, [2]), early) == fair(turn(DRAMA, [2]), change(QUILL, [2]))
 
 
 def first_shift(*turns, kind="switch"):
@@ -287,7 +297,7 @@ def first_shift(*turns, kind="switch"):
 @pytest.fixture
 def shift():
     """A shift with three replies in each arm; the second has no gain in one of them."""
-    turns = turn(DRAMA, [0]), turn(QUILL, [2], shift=True), turn(QUILL, [1]), turn(QUILL, [0])
+    turns = turn(DRAMA, [0]), change(QUILL, [2]), turn(QUILL, [1]), turn(QUILL, [0])
     shift = first_shift(*turns)
     straight = [WindowReply(0.8, True), WindowReply(math.nan, True), WindowReply(0.5, False)]
     fresh = [WindowReply(1.0, True), WindowReply(1.0, True), WindowReply(0.6, True)]
@@ -314,7 +324,7 @@ def test_costs_are_differences_of_gains(shift):
 
 
 def test_without_films_in_an_arm_there_is_no_misfit():
-    shift = first_shift(turn(DRAMA, [0]), turn(QUILL, [0], shift=True))
+    shift = first_shift(turn(DRAMA, [0]), change(QUILL, [0]))
     shift.arms = {costs.STRAIGHT: [WindowReply(-0.1, False)], costs.FRESH: [WindowReply(1.0, True)]}
     assert costs.shift_cost(shift) == pytest.approx(-1.1)
     assert math.isnan(costs.misfit(shift))
@@ -325,7 +335,7 @@ def test_without_films_in_an_arm_there_is_no_misfit():
 @pytest.fixture
 def alone():
     """A shift without straight and fresh users."""
-    return first_shift(turn(DRAMA, [0]), turn(QUILL, [2], shift=True))
+    return first_shift(turn(DRAMA, [0]), change(QUILL, [2]))
 
 
 def test_without_straight_users_the_gain_is_over_own_replies(alone):
@@ -342,7 +352,7 @@ def test_without_straight_users_there_is_no_cost(alone, metric):
 
 
 def test_the_first_shift_is_primary_but_for_a_refinement_or_a_return():
-    turns = turn(DRAMA, [0]), turn(QUILL, [0], shift=True), turn(DRAMA, [0], shift=True)
+    turns = turn(DRAMA, [0]), change(QUILL, [0]), change(DRAMA, [0])
     first, later = session(*turns).shifts
     assert costs.primary(first)
     assert not costs.primary(later)
@@ -351,7 +361,7 @@ def test_the_first_shift_is_primary_but_for_a_refinement_or_a_return():
 
 
 def test_gain_after_a_refinement_is_that_of_sessions_that_refine_first():
-    pairs = turn(DRAMA, [0]), turn(QUILL, [2], shift=True), turn(DRAMA, [0], shift=True)
+    pairs = turn(DRAMA, [0]), change(QUILL, [2]), change(DRAMA, [0])
     first, later = session(*pairs).shifts
     assert math.isnan(costs.refine_gain(first))  # a switch
     later.event = replace(later.event, type="refine")
@@ -369,10 +379,10 @@ def test_a_gain_lies_within_one_of_chance_and_a_cost_within_two(name, high):
 def test_films_that_miss_fit_the_state_before_or_neither_against_chance():
     # before: Drama (0, 1, 2, 4, 5); now: Ada Quill (0, 1, 3). Misses that fit before: 2, 4, 5; neither: 6, 7, 8
     now = {"actor": "Ada Quill"}
-    shift = first_shift(turn(DRAMA, [6]), turn(now, [2, 3], shift=True), turn(now, [7]))
+    shift = first_shift(turn(DRAMA, [6]), change(now, [2, 3]), turn(now, [7]))
     assert costs.stale_share(shift) == pytest.approx(1 / 3 - 3 / 9)
     assert costs.wrong_share(shift) == pytest.approx(1 / 3 - 3 / 9)
-    stale = first_shift(turn(DRAMA, [6]), turn(now, [2, 4], shift=True))
+    stale = first_shift(turn(DRAMA, [6]), change(now, [2, 4]))
     assert costs.stale_share(stale) == pytest.approx(1 - 3 / 9)
-    silent = first_shift(turn(DRAMA, [6]), turn(now, [], shift=True))
+    silent = first_shift(turn(DRAMA, [6]), change(now, []))
     assert math.isnan(costs.stale_share(silent))
