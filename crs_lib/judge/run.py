@@ -162,7 +162,7 @@ class DialogueLine(NamedTuple):
 
 
 @safety.reader("the dialogues of a run")
-def dialogue_lines(path: Path) -> Iterator[DialogueLine]:
+def _dialogue_lines(path: Path) -> Iterator[DialogueLine]:
     """The place of every dialogue of a file, in order."""
     with path.open("rb") as file:
         offset = 0
@@ -185,7 +185,7 @@ class _Judging:
         self.config = config
         self.folder = folder
         self.path = folder / "dialogues.jsonl"
-        self.lines = list(dialogue_lines(self.path))
+        self.lines = list(_dialogue_lines(self.path))
         self._weights = weights
         self._judgements: dict[Key, Judgement] = {}
         simulated = simulate.run_named(config.run).entry("simulate")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.rng import stream
 from crs_lib.evaluate.scorer import Scorer
-from crs_lib.metrics import base, claims, conventions, costs, gain
+from crs_lib.metrics import base, conventions, costs, gain, grounded
 from crs_lib.metrics.costs import WindowReply
 from crs_lib.metrics.records import Text
 from crs_lib.systems.base import most_gain
@@ -236,11 +236,11 @@ def test_no_list_meets_more_of_a_part_than_the_whole_of_the_constraints_allows(m
 
 @pytest.mark.parametrize(("text", "false"), table(__file__, "claims"))
 def test_a_claim_ties_a_constraint_to_a_film(text, false):
-    assert last(claims.false_claims, turn(DRAMA, [3], text=text)) == false
+    assert last(grounded.false_claims, turn(DRAMA, [3], text=text)) == false
 
 
 def test_a_reply_without_films_claims_nothing():
-    assert math.isnan(last(claims.false_claims, turn(DRAMA, [], text="Drama it is.")))
+    assert math.isnan(last(grounded.false_claims, turn(DRAMA, [], text="Drama it is.")))
 
 
 def fair(*turns):
