@@ -560,9 +560,9 @@ def _export_failures(stage: runs.Stage, ledger: Ledger, failures: Mapping[Key, s
     rows = [(key.system, f"{key.session:05d}", error) for key, error in failures.items()]
     table = pd.DataFrame(rows, columns=["model", "session_id", "error"])
     tables.write_csv(stage.path(FAILED), table)
-    held = [key for key in ledger.partial() if key in failures]
+    failed = [key for key in ledger.partial() if key in failures]
     with tables.write_aside(stage.path(partial)) as file:
-        for body in ledger.bodies(held):
+        for body in ledger.bodies(failed):
             file.write(body + "\n")
 
 
