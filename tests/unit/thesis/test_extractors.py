@@ -259,7 +259,8 @@ def test_the_sentence_space_equals_scikit_learn(vocabulary):
     products = [dense[0] @ dense[4], dense[0] @ dense[0], 0.0]
     assert list(ours.vocabulary) == list(theirs.get_feature_names_out())
     np.testing.assert_allclose(rows.toarray(), dense, atol=1e-12)
-    np.testing.assert_allclose(cosines(rows, [0, 0, 2], [4, 0, 0]), products, atol=1e-12)
+    compared = cosines(rows, [0, 0, 2], [4, 0, 0])
+    np.testing.assert_allclose(compared, products, atol=1e-12)
 
 
 def test_a_vocabulary_has_the_most_frequent_terms_of_equals_the_first_by_alphabet():
@@ -278,7 +279,8 @@ def test_a_file_of_terms_holds_distinct_ones(tmp_path):
 
 def test_embeddings_state_their_encoder_and_compare_texts():
     space = EmbeddingSpace("hashing")
-    same, other = cosines(space.rows(["quiet sea", "quiet sea", "storm"]), [0, 0], [1, 2])
+    rows = space.rows(["quiet sea", "quiet sea", "storm"])
+    same, other = cosines(rows, [0, 0], [1, 2])
     assert space.name == "hashing"
     assert same == pytest.approx(1, abs=1e-6)
     assert other < 0.9

@@ -27,7 +27,8 @@ from tests.helpers.thesis_data import choice, external, folder
 
 def model_of(words):
     """A model of one topic over some words."""
-    return topics.TopicModel(words, np.ones((1, len(words)), np.float32), [1] * len(words))
+    even = np.ones((1, len(words)), np.float32)
+    return topics.TopicModel(words, even, [1] * len(words))
 
 
 NO_TOKENS = "end.the sci-fi r2d2 1999 couldn't don't won't what?! to of a"
@@ -135,7 +136,8 @@ def test_inference_equals_a_plain_loop_and_does_not_depend_on_the_batch(row):
     shares = model.shares(BAGS, [0, 1, 2, 3, 0])
     start = model.starts[row].astype(float)
     np.testing.assert_allclose(shares[row], plain_shares(model, BAGS[row], start), atol=2e-3)
-    np.testing.assert_array_equal(shares[row], model.shares([BAGS[row]], [row])[0])
+    alone = model.shares([BAGS[row]], [row])
+    np.testing.assert_array_equal(shares[row], alone[0])
 
 
 @pytest.mark.slow
@@ -161,15 +163,7 @@ def test_a_model_that_is_not_there_says_how_to_train_one(tmp_path):
     refused("train one", topics.TopicModel.load, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("matrix", "message"),
-    [
-        ([[0.5, 0.5, 0.5]], "shape"),
-        ([[0.5], [np.nan]], "holds NaN, infinite or negative"),
-        ([[0.5], [np.inf]], "holds NaN, infinite or negative"),
-        ([[0.5], [-1]], "holds NaN, infinite or negative"),
-    ],
-)
+@pytest.mark.parametrize(("matrix", "message"), table(__file__, "broken_matrices"))
 def test_a_matrix_that_is_none_of_topics_and_words_is_refused(matrix, message):
     refused(message, topics.TopicModel, ["a"], np.array(matrix, np.float32), [1])
 
@@ -242,14 +236,7 @@ def test_every_topic_extractor_has_a_test_of_the_contract():
     assert set(topics.TOPICS.names()) == {"lda", "heuristic", "lda_or_heuristic", "llm", replay.NAME}
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("heuristics", {}, "did you mean 'heuristic'"),
-        ("heuristic", {"model": "here"}, "takes no topic model"),
-        ("llm", {}, "needs a model"),
-    ],
-)
+@pytest.mark.parametrize(("name", "options", "message"), table(__file__, "refused_topics"))
 def test_topic_extractors_refuse_what_they_cannot_use(name, options, message):
     refused(message, topics.create, name, **options)
 
