@@ -84,7 +84,8 @@ def planned(config: simulate.SimulateConfig, judged: Mapping[str, Any]) -> Itera
     llm = config.llm_settings
     turns = sum(config.turns(arm) for arm in config.arms)
     for spec in config.programs():
-        yield Work("crs", spec, turns, programs.width(spec, llm, config.workers), tokens=False)
+        width = programs.width(spec, llm, config.workers)
+        yield Work("crs", spec, turns, width, tokens=False)
     for role in config.roles():
         if role.role == "crs":
             most = most_calls(role.system, llm)
@@ -92,10 +93,12 @@ def planned(config: simulate.SimulateConfig, judged: Mapping[str, Any]) -> Itera
         else:
             most = len(config.systems)
             agent_turns = 0
-        yield Work(role.role, role.system or role.spec, turns * most, llm.at_once, turns=agent_turns)
+        name = role.system or role.spec
+        yield Work(role.role, name, turns * most, llm.at_once, turns=agent_turns)
     own = {name: judged[name] for name in ("judges", "samples") if name in judged}
     settings = judged.get("04_evaluate.llm", {"slots": llm.slots})
-    judges = JudgeConfig(**{"judges": (), **own}, run=config.run, llm=settings)
+    own.setdefault("judges", ())
+    judges = JudgeConfig(**own, run=config.run, llm=settings)
     spoilt = len(judges.canaries) * min(judges.n_canaries, config.n_sessions)
     dialogues = (config.n_sessions + spoilt) * len(config.systems)
     calls = dialogues * len(judges.asked.groups) * judges.samples

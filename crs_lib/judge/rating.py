@@ -85,7 +85,8 @@ def read_reply(text: str, group: Sequence[str]) -> dict[str, CheckedScore]:
     for name in group:
         part = record.get(name) if isinstance(record, Mapping) else None
         if isinstance(part, Mapping) and "score" in part:
-            evidence = shorten(str(part.get("evidence", "")), _EVIDENCE)
+            words = str(part.get("evidence", ""))
+            evidence = shorten(words, _EVIDENCE)
             scores[name] = _check_score(part["score"], name, evidence)
         else:
             scores[name] = CheckedScore(None, "unreadable", shorten(text, _VALUE))

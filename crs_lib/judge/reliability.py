@@ -210,7 +210,8 @@ def forged_shift(scores: pd.DataFrame) -> pd.DataFrame:
     """
     _TABLE.check(scores)
     by = ["judge", "construct"]
-    means = scores.groupby([*by, "model", "session_id", "canary"])["score"].mean()
+    dialogue = ["model", "session_id", "canary"]
+    means = scores.groupby([*by, *dialogue])["score"].mean()
     wide = means.unstack("canary")  # noqa: PD010 -- a pivot table would drop dialogues without a score
     if FORGED not in wide or "" not in wide:
         return pd.DataFrame(columns=[*by, "value", "n"])
