@@ -65,6 +65,11 @@ def matrix_frame(x, names=None):
     return paired_frame(dict(zip(names, columns, strict=True)))
 
 
+def gaps_frame(gaps):
+    """The differences of a system from one whose values are zero, as a tidy frame."""
+    return matrix_frame(np.column_stack([gaps, np.zeros(len(gaps))]))
+
+
 def remission_frame():
     """The weeks in remission as times and events."""
     rows = []
