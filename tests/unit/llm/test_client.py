@@ -1,65 +1,67 @@
 """LLM against a real server: faults, cache, log, slots, endpoints, and keys that stay at home."""
 
 import json
+from contextlib import contextmanager
 
 import pytest
 
-from crs_lib.llm import LLM, Cache, LLMError, Recorder, Reply, Request, Retry, export, usage
-from tests.helpers import refused
+from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request, Retry, export, usage
+from tests.helpers import refused, table
 from tests.helpers.ollama_server import DIGEST, FAULTS, NOISE, Faults, OllamaServer
 from tests.helpers.scripted import failing
 
 QUICK = Retry(waits=2, seeds=2, first=0.0, longest=0.0)
 PROMPT = "What would you suggest out of these:\n- Heat (1995)\n- Ronin (1998)\n"
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 5}}, "required": ["n"]}
-# What one fault leads to: the kind that was retried, or raised ("!"), with a schema asked for.
-OUTCOMES = {
-    "drop": "dropped",
-    "429": "busy",
-    "500": "busy",
-    "503": "busy",
-    "broken": "garbled",
-    "prose": "bad reply",
-    "empty": "empty",
-    "noise": "bad reply",
-    "hang": "timeout",
-    "no_done": "dropped",
-    "cut": "cut",
-    "think": None,
-    "think_field": None,
-    "endless": "garbled",
-    "drip": "timeout",
-    "400": "!refused",
-    "404": "!model missing",
-    "truncate": "!prompt cut",
-}
+RAISED = table(__file__, "raised")
+REPAIRED = table(__file__, "repaired")
 OWN = ("no_done", "hang", "endless", "drip", "noise", "empty", "500", "503", "think")  # asked of Ollama alone
-PAIRS = [("ollama:tiny", entry) for entry in OUTCOMES] + [
-    ("openai:m", entry) for entry in OUTCOMES if entry not in OWN
-]
+
+
+def served(rows):
+    """The rows of faults of Ollama, and of an OpenAI server those that it has, too."""
+    cases = []
+    for fault, *outcome in rows:
+        cases.append(("ollama:tiny", fault, *outcome))
+        if fault not in OWN:
+            cases.append(("openai:m", fault, *outcome))
+    return cases
+
+
+@contextmanager
+def faulty(spec, fault):
+    """A server with one fault and a model on it."""
+    server = OllamaServer(["tiny:latest", "m"], faults=Faults([fault]), loaded=512)
+    with server, LLM(spec, retry=QUICK, host=server.url, timeout=1.0) as llm:
+        yield server, llm
 
 
 def ask(text=PROMPT, **options):
     return Request.ask("crs", text, **{"seed": 1, **options})
 
 
-@pytest.mark.parametrize(("spec", "fault"), PAIRS)
+def test_every_fault_has_its_outcome():
+    assert sorted(FAULTS) == sorted(row[0] for row in [*RAISED, *REPAIRED])
+
+
+@pytest.mark.parametrize(("spec", "fault", "kind"), served(RAISED))
 @pytest.mark.slow
-def test_one_fault_is_repaired_or_raised_as_the_table_says(spec, fault):
-    assert {*FAULTS} == {*OUTCOMES}
-    outcome = OUTCOMES[fault]
-    server = OllamaServer(["tiny:latest", "m"], faults=Faults([fault]), loaded=512)
-    with server, LLM(spec, retry=QUICK, host=server.url, timeout=1.0) as llm:
-        if outcome and outcome.startswith("!"):
-            with failing(outcome[1:]) as caught:
-                llm.complete(ask(schema=SCHEMA))
-            assert caught.value.attempts == server.chats == 1
-        else:
-            reply = llm.complete(ask(schema=SCHEMA))
-            assert reply.tried == ((outcome,) if outcome else ())
-            assert reply.attempts == server.chats == 1 + bool(outcome)
-            assert json.loads(reply.text)["n"] <= 5
-            assert reply.thinking.startswith("Let me see." if fault.startswith("think") else "")
+def test_one_fault_that_cannot_be_repaired_is_raised_at_once(spec, fault, kind):
+    with faulty(spec, fault) as (server, llm):
+        with failing(kind) as caught:
+            llm.complete(ask(schema=SCHEMA))
+        assert caught.value.attempts == server.chats == 1
+
+
+@pytest.mark.parametrize(("spec", "fault", "tried", "thinking"), served(REPAIRED))
+@pytest.mark.slow
+def test_one_fault_is_repaired_by_another_attempt(spec, fault, tried, thinking):
+    with faulty(spec, fault) as (server, llm):
+        reply = llm.complete(ask(schema=SCHEMA))
+        assert list(reply.tried) == tried
+        assert reply.attempts == server.chats == 1 + len(tried)
+        assert json.loads(reply.text)["n"] <= 5
+        assert reply.thinking.startswith(thinking)
 
 
 @pytest.mark.parametrize("fault", ["drop", "500", "empty", "broken"])
@@ -108,21 +110,24 @@ def test_what_is_sent_is_what_was_asked_by_each_endpoints_names():
 def test_a_mistake_in_a_request_is_said_once_before_anything_is_sent(spec):
     with OllamaServer() as server, LLM(spec, host=server.url) as llm:
         refused("did you mean 'temperature'", llm.complete, ask(options={"temprature": 0.0}))
-        refused("num_ctx", llm.gather, [ask(options={"num_ctx": 0}), ask(options={"num_ctx": 0})])
+        without_context = ask(options={"num_ctx": 0})
+        refused("num_ctx", llm.gather, [without_context] * 2)
         refused("no messages", llm.complete, Request((), "crs"))
         assert server.chats == 0
 
 
 def test_other_weights_under_the_same_name_are_asked_anew(tmp_path):
     cache = Cache(tmp_path / "cache.sqlite")
-    with OllamaServer({"tiny:latest": "a" * 64}) as old, OllamaServer({"tiny:latest": "b" * 64}) as new:
-        digests = [LLM("ollama:tiny", host=s.url, cache=cache).complete(ask()).digest for s in (old, new)]
-        assert digests == ["a" * 64, "b" * 64]
-        assert old.chats == 1
-        assert new.chats == 1
-        with pytest.raises(LLMError, match="different weights") as caught:
-            LLM("ollama:tiny", host=f"{old.url},{new.url}").complete(ask())
-        assert caught.value.kind == "refused"
+    before = "a" * 64
+    after = "b" * 64
+    with OllamaServer({"tiny:latest": before}) as old, OllamaServer({"tiny:latest": after}) as new:
+        for server, digest in ((old, before), (new, after)):
+            reply = LLM("ollama:tiny", host=server.url, cache=cache).complete(ask())
+            assert reply.digest == digest
+            assert server.chats == 1
+        both = LLM("ollama:tiny", host=f"{old.url},{new.url}")
+        with failing("refused", "different weights"):
+            both.complete(ask())
 
 
 def test_several_servers_share_the_work_and_one_may_die():
@@ -135,8 +140,9 @@ def test_several_servers_share_the_work_and_one_may_die():
         first.__exit__()
         replies = llm.gather([ask(f"{PROMPT}again {i}") for i in range(8)])
         llm.close()
-    assert {reply.endpoint for reply in replies if isinstance(reply, Reply)} == {two.url}
-    assert len([reply for reply in replies if isinstance(reply, Reply)]) == 8
+    assert len(replies) == 8
+    for reply in replies:
+        assert reply.endpoint == two.url
 
 
 def test_a_key_is_sent_only_when_asked_for(monkeypatch, tmp_path):
@@ -151,8 +157,9 @@ def test_a_key_is_sent_only_when_asked_for(monkeypatch, tmp_path):
                     llm.complete(ask())
     sent = [headers.get("authorization") for headers in server.headers]
     assert sent == [None, "Bearer s3cret-ollama", None, "Bearer s3cret-openai"]
-    export([recorder.path], tmp_path / "llm_calls.jsonl")
-    assert "s3cret" not in (tmp_path / "llm_calls.jsonl").read_text()
+    path = tmp_path / "llm_calls.jsonl"
+    export([recorder.path], path)
+    assert "s3cret" not in path.read_text()
 
 
 def test_hostile_text_passes_through_and_is_bounded_in_the_log(tmp_path):
@@ -162,8 +169,9 @@ def test_hostile_text_passes_through_and_is_bounded_in_the_log(tmp_path):
         reply = llm.complete(ask())
     assert len(reply.text) > 1_000_000
     assert reply.text.startswith(NOISE[:40])
-    export([recorder.path], tmp_path / "llm_calls.jsonl")
-    (line,) = (tmp_path / "llm_calls.jsonl").read_text(encoding="utf-8").splitlines()
+    path = tmp_path / "llm_calls.jsonl"
+    export([recorder.path], path)
+    (line,) = path.read_text(encoding="utf-8").splitlines()
     assert json.loads(line)["text_cut"] is True
     assert len(line) < 25_000
 
@@ -174,31 +182,35 @@ def test_usage_adds_up(tmp_path):
     server = OllamaServer(faults=Faults(["", "500", "", "400"]))
     llm = LLM("ollama:tiny", host=server.url, cache=cache, recorder=recorder, retry=QUICK)
     with server, llm:
-        replies = [llm.complete(ask()), llm.complete(ask("other words"))]
+        first = llm.complete(ask())
+        second = llm.complete(ask("other words"))
         llm.complete(ask())
         with pytest.raises(LLMError):
             llm.complete(ask("refused"))
-    table = usage(recorder.rows())
-    (row,) = table.to_dict("records")
+    sums = usage(recorder.rows())
+    (row,) = sums.to_dict("records")
     assert row["calls"] == 4
     assert row["cache_hits"] == 1
     assert row["failed"] == 1
     assert row["attempts"] == 1 + 2 + 0 + 1
-    assert row["tokens_in"] == sum(reply.tokens_in or 0 for reply in replies)
-    assert row["tokens_out"] == sum(reply.tokens_out or 0 for reply in replies)
-    assert row["seconds"] == pytest.approx(sum(reply.seconds for reply in replies), abs=1e-5)
-    assert usage([]).empty
-    assert list(usage([])) == list(table)
+    assert row["tokens_in"] == first.tokens_in + second.tokens_in
+    assert row["tokens_out"] == first.tokens_out + second.tokens_out
+    assert row["seconds"] == pytest.approx(first.seconds + second.seconds, abs=1e-5)
+    nothing = usage([])
+    assert nothing.empty
+    assert list(nothing) == list(sums)
     refused("no call log", usage, tmp_path / "none.jsonl")
 
 
 def test_logs_of_several_workers_are_joined_in_order(tmp_path):
-    logs = [Recorder(tmp_path / f"calls-{worker}.sqlite") for worker in range(2)]
-    for session in (10, 9, 2):
-        logs[session % 2].add({"session": session}, {"session": session})
-    assert export([log.path for log in logs], tmp_path / "llm_calls.jsonl") == 3
-    lines = (tmp_path / "llm_calls.jsonl").read_text().splitlines()
-    assert [json.loads(line)["session"] for line in lines] == [2, 10, 9]  # by file, then by session
+    even = Recorder(tmp_path / "calls-0.sqlite")
+    odd = Recorder(tmp_path / "calls-1.sqlite")
+    for log, session in ((even, 10), (odd, 9), (even, 2)):
+        log.add({"session": session}, {"session": session})
+    path = tmp_path / "llm_calls.jsonl"
+    assert export([even.path, odd.path], path) == 3
+    rows = list(map(json.loads, path.read_text().splitlines()))
+    assert [row["session"] for row in rows] == [2, 10, 9]  # by file, then by session
 
 
 def test_memory_is_freed_on_the_servers_that_are_left():

@@ -19,17 +19,19 @@ from crs_lib.llm.preflight import Need, preflight
 from tests.helpers import table
 from tests.helpers.ollama_server import DIGEST, OllamaServer
 
-ROW = {"role": "crs", "model": "m", "cache_hit": False, "error": None, "tokens_in": 400, "tokens_out": 50}
+CALL = {"role": "crs", "model": "m", "cache_hit": False, "error": None}
+ANSWERED = Cost(500.0, 60.0, 2.0, 8)
 TEXT = (ROOT / "docs" / "running-llms.md").read_text(encoding="utf-8")
 
 
 def hours(calls, at_once, cost):
     """The hours of the calls of one model."""
-    return estimate([Work("crs", "m", calls, at_once)], {("crs", "m"): cost})["hours"][0]
+    work = [Work("crs", "m", calls, at_once)]
+    return estimate(work, {("crs", "m"): cost})["hours"][0]
 
 
 def test_hours_are_calls_times_seconds_over_those_really_at_once():
-    assert hours(20_000, 8, Cost(500.0, 60.0, 2.0, 8)) == pytest.approx(20_000 * 2 / 8 / 3600)
+    assert hours(20_000, 8, ANSWERED) == pytest.approx(20_000 * 2 / 8 / 3600)
     three_waited_for_one_slot = Cost(500.0, 60.0, 3.0, 3.0)
     assert hours(3600, 1, three_waited_for_one_slot) == pytest.approx(3.0)
     assert hours(3600, 3, three_waited_for_one_slot) == pytest.approx(1.0)
@@ -37,9 +39,11 @@ def test_hours_are_calls_times_seconds_over_those_really_at_once():
 
 
 def test_the_last_row_holds_the_sum_of_all():
-    prices = {("crs", "m"): Cost(500.0, 60.0, 2.0, 8), ("judge", "j"): Cost(2000.0, 80.0, 6.0, 9)}
-    work = [Work("crs", "m", 20_000, at_once=8), Work("judge", "j", 3_000, at_once=5)]
-    crs, judge, everything = estimate(work, prices).to_dict("records")
+    prices = {("crs", "m"): ANSWERED, ("judge", "j"): Cost(2000.0, 80.0, 6.0, 9)}
+    replies = Work("crs", "m", 20_000, at_once=8)
+    judgements = Work("judge", "j", 3_000, at_once=5)
+    table = estimate([replies, judgements], prices)
+    crs, judge, everything = table.to_dict("records")
     assert judge["hours"] == pytest.approx(3_000 * 6 / 5 / 3600)
     assert everything["hours"] == pytest.approx(crs["hours"] + judge["hours"])
     assert everything["calls"] == 23_000
@@ -48,14 +52,16 @@ def test_the_last_row_holds_the_sum_of_all():
 
 
 def test_what_a_model_takes_is_null_where_no_log_tells():
-    shown = estimate([Work("crs", "m", 10), Work("user", "u", 5)], {("crs", "m"): Cost(1, 1, 1)})
+    work = [Work("crs", "m", 10), Work("user", "u", 5)]
+    shown = estimate(work, {("crs", "m"): Cost(1, 1, 1)})
     assert shown["calls"].tolist() == [10, 5, 15]
     assert shown["hours"].isna().tolist() == [False, True, True]
 
 
 def test_how_many_calls_were_under_way():
     spans = [(0.0, 2.0), (0.0, 2.0), (1.0, 2.0), (10.0, 2.0)]  # busy from 0 to 3 and from 10 to 12
-    assert under_way({"began": start, "seconds_all": long} for start, long in spans) == 8 / 5
+    calls = [{"began": start, "seconds_all": long} for start, long in spans]
+    assert under_way(calls) == 8 / 5
     assert under_way([]) == 1.0
 
 
@@ -66,39 +72,40 @@ def test_a_pilot_on_one_slot_foretells_the_whole(tmp_path):
     with server, LLM("ollama:tiny", host=server.url, slots=4, recorder=recorder) as llm:
         llm.gather(requests)
     prices = costs(recorder.rows())
-    seconds = estimate([Work("crs", "ollama:tiny", 100, at_once=16)], prices)["hours"][0] * 3600
+    work = [Work("crs", "ollama:tiny", 100, at_once=16)]
+    seconds = estimate(work, prices)["hours"][0] * 3600
     assert seconds >= 0.99 * 100 * 0.05  # one call after the other takes 5 s, however many wait
 
 
 def test_costs_come_from_calls_that_were_made():
-    rows = [
-        {**ROW, "seconds_all": 2.0, "began": 0.0},
-        {**ROW, "tokens_in": 600, "tokens_out": 70, "seconds_all": 4.0, "began": 0.0},
-        {**ROW, "cache_hit": True, "seconds_all": 0.0, "began": 1.0},
-        {**ROW, "error": "timeout", "seconds_all": 300.0, "began": 10.0},
-        {**ROW, "tokens_out": None, "seconds_all": 9.0, "began": 400.0},
-    ]
+    rows = [CALL | row for row in table(__file__, "logged")]
+    rows[-1]["tokens_out"] = None
     assert costs(rows) == {("crs", "m"): Cost(500.0, 60.0, 3.0, 315 / 313)}
 
 
 def of_agent(system, turn, step, tokens):
     """The logged call of an agent."""
-    row = {**ROW, "system": system, "session": 0, "turn": turn, "step": step, "tokens_in": tokens}
-    return {**row, "seconds_all": 1.0, "began": 0.0}
+    where = {"system": system, "session": 0, "turn": turn, "step": step}
+    size = {"tokens_in": tokens, "tokens_out": 50, "seconds_all": 1.0, "began": 0.0}
+    return CALL | where | size
 
 
 @pytest.fixture
 def agents():
     """The costs of an agent with two turns, and of a closed system with one."""
-    first = [of_agent("agent:m", 1, 0, 100), of_agent("agent:m", 1, 1, 300), of_agent("agent:m", 2, 0, 200)]
-    return costs([*first, of_agent("closed:m", 1, 0, 900)])
+    rows = []
+    for call in table(__file__, "calls_of_agents"):
+        rows.append(of_agent(*call))
+    return costs(rows)
 
 
 def test_costs_are_those_of_a_mode(agents):
-    assert agents["crs", "agent:m"].a_turn == 1.5
-    assert agents["crs", "agent:m"].tokens_in == 200
-    assert agents["crs", "closed:m"].a_turn == 1
-    assert agents["crs", "closed:m"].tokens_in == 900
+    agent = agents["crs", "agent:m"]
+    closed = agents["crs", "closed:m"]
+    assert agent.a_turn == 1.5
+    assert agent.tokens_in == 200
+    assert closed.a_turn == 1
+    assert closed.tokens_in == 900
 
 
 def test_an_agents_calls_are_taken_from_the_log(agents):
@@ -135,30 +142,16 @@ def test_a_template_has_no_context():
 
 
 def test_all_that_is_missing_is_said_at_once(server):
-    host = {"host": server.url}
-    with OllamaServer(version="0.3.14") as old, pytest.raises(RunError) as caught:
-        preflight(
-            [
-                Need("crs", "ollama:gemma:7b", settings=host),
-                Need("crs", "ollama:gemma:2b", {"num_ctx": 8192}, settings=host),
-                Need("judge", "ollama:gemma:2b", {"num_ctx": 4096, "num_predict": 96}, 5000, settings=host),
-                Need("topics", "ollama:tiny", settings={"host": old.url}),
-                Need("user", "openai:vicuna", settings=host),
-                Need("user", "ollama:tiny", settings={"host": "127.0.0.1:1"}),
-                Need("user", "olama:tiny"),
-            ]
-        )
+    with OllamaServer(version="0.3.14") as old:
+        hosts = {"running": server.url, "old": old.url, "nobody": "127.0.0.1:1"}
+        needs = []
+        for host, *need in table(__file__, "needs"):
+            needs.append(Need(*need, settings={"host": hosts[host]}))
+        with pytest.raises(RunError) as caught:
+            preflight(needs)
     sentence = str(caught.value)
-    assert "7 things are missing" in sentence
-    assert "did you mean 'gemma:2b'" in sentence
-    assert "ollama pull gemma:7b" in sentence
-    assert "context of 4096 tokens, num_ctx asks for 8192" in sentence
-    assert "set num_ctx to 5096 or more" in sentence  # 5000 of prompt + 96 of answer
-    assert "is 0.3.14" in sentence
-    assert "update it to 0.5.0" in sentence
-    assert "serves gemma:2b, qwen, not vicuna" in sentence
-    assert "127.0.0.1:1" in sentence
-    assert "did you mean 'ollama'" in sentence
+    for words in table(__file__, "missing"):
+        assert words in sentence
     assert len(sentence.splitlines()) == 8
 
 
@@ -180,8 +173,8 @@ def test_a_list_of_servers_in_the_environment_reaches_all_of_them():
     with OllamaServer() as first, OllamaServer() as two:
         hosts = {"OLLAMA_HOST": f"{first.url},{two.url}".replace("http://", "")}
         command = [sys.executable, "-c", ask]
-        done = subprocess.run(command, env=os.environ | hosts, capture_output=True, text=True, check=False)
-    assert (done.stdout.strip(), done.returncode) == ("1", 0), done.stderr
+        output = subprocess.check_output(command, env=os.environ | hosts, text=True)
+    assert output == "1\n"
 
 
 def rows_of_table(section):
@@ -189,19 +182,22 @@ def rows_of_table(section):
     rows = []
     for line in section.splitlines():
         if line.startswith("|"):
-            rows.append([cell.strip() for cell in line.strip("|").split("|")])
+            cells = line.strip("|").split("|")
+            rows.append([cell.strip() for cell in cells])
     return rows[2:]
 
 
 def test_the_table_of_errors_is_that_of_the_code():
-    section = TEXT.split("## What is tried again")[1].split("\n## ")[0]
+    after = TEXT.partition("## What is tried again")[2]
+    section = after.partition("\n## ")[0]
     remedies = [(row[0], row[2]) for row in rows_of_table(section)]
     assert remedies == list(REMEDIES.items())[: len(remedies)]
     assert list(REMEDIES)[len(remedies) :] == ["wrong answer", "crashed", "too slow", "not started"]
 
 
 def test_the_backends_are_those_of_the_code():
-    specs = re.findall(r"^\| `([^`:]+)", TEXT.split("## What each role does")[0], re.MULTILINE)
+    before = TEXT.partition("## What each role does")[0]
+    specs = re.findall(r"^\| `([^`:]+)", before, re.MULTILINE)
     assert {*specs, "scripted"} == set(BACKENDS.names())  # scripted is that of the tests
 
 

@@ -20,7 +20,7 @@ from crs_lib.llm.base import REMEDIES, Message, check_fits, check_read, room, to
 from crs_lib.llm.client import persist
 from crs_lib.llm.template import OFFERED, answer
 from crs_lib.llm.text import checked
-from tests.helpers import refused
+from tests.helpers import refused, table
 from tests.helpers.ollama_server import OllamaServer
 from tests.helpers.scripted import failing
 
@@ -61,16 +61,7 @@ def test_a_prompt_must_be_read_whole():
         check_read(prompt("one two three"), 2)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"num_predict": -1},
-        {"num_ctx": 0},
-        {"num_ctx": True},
-        {"num_ctx": 4096.0},
-        {"num_ctx": 64, "num_predict": 64},
-    ],
-)
+@pytest.mark.parametrize("options", table(__file__, "impossible_sizes"))
 def test_impossible_sizes_are_refused(options):
     refused("num_", room, options)
 
@@ -90,20 +81,23 @@ def following(policy, request, kind, text="{"):
 def test_trouble_on_the_way_is_tried_again_with_the_same_request():
     request = prompt("a", seed=1)
     assert following(Retry(waits=2), request, "busy") == [request, request]
-    assert Retry(waits=2).following(request, LLMError("busy", "b"), ["empty", "dropped"]) is request
+    busy = LLMError("busy", "b")
+    assert Retry(waits=2).following(request, busy, ["empty", "dropped"]) is request
     assert following(Retry(), request, "refused") == []
 
 
 def test_a_bad_reply_is_asked_for_with_other_seeds():
-    seeds = [request.seed for request in following(Retry(seeds=2), prompt("a", seed=1), "empty")]
-    assert len({*seeds, 1}) == 3
-    again = [request.seed for request in following(Retry(seeds=2), prompt("a", seed=1), "bad reply")]
-    assert again == seeds
-    without = following(Retry(seeds=2), prompt("a"), "empty")
-    assert [request.seed for request in without] == [None, None]
+    policy = Retry(seeds=2)
+    request = prompt("a", seed=1)
+    first, second = following(policy, request, "empty")
+    assert len({1, first.seed, second.seed}) == 3
+    assert following(policy, request, "bad reply") == [first, second]
+    first, second = following(policy, prompt("a"), "empty")
+    assert first.seed is None
+    assert second.seed is None
 
 
-@pytest.mark.parametrize(("context", "enlarged"), [(1000, [200]), (150, [133]), (117, [])])
+@pytest.mark.parametrize(("context", "enlarged"), table(__file__, "enlarged"))
 def test_a_cut_reply_gets_more_room_once_as_the_context_allows(context, enlarged):
     # 17 tokens of prompt in 150: 133 are left; where nothing is left there is no second attempt
     request = prompt("a", options={"num_ctx": context, "num_predict": 100})
@@ -133,17 +127,22 @@ def pause(policy, error, attempt=1):
     return policy.pause(state)
 
 
-@pytest.mark.parametrize(("attempt", "low"), [(1, 0.5), (2, 1.0), (3, 2.0), (4, 4.0), (5, 4.0)])
+PATIENT = Retry(waits=6, first=0.5, longest=4.0)
+
+
+@pytest.mark.parametrize(("attempt", "low"), table(__file__, "pauses"))
 def test_pauses_double_up_to_the_longest(attempt, low):
-    policy = Retry(waits=6, first=0.5, longest=4.0)
-    assert low <= pause(policy, LLMError("busy", "b"), attempt) <= low + 0.5  # which is by chance
+    busy = LLMError("busy", "b")
+    assert low <= pause(PATIENT, busy, attempt) <= low + 0.5  # which is by chance
 
 
 def test_pauses_keep_to_what_the_server_asks():
-    policy = Retry(waits=6, first=0.5, longest=4.0)
-    assert 3.0 <= pause(policy, LLMError("busy", "b", pause=3.0)) <= 3.5
-    assert 4.0 <= pause(policy, LLMError("busy", "b", pause=99.0)) <= 4.5
-    assert pause(policy, LLMError("empty", "e")) == 0.0  # waiting would not help
+    short = LLMError("busy", "b", pause=3.0)
+    long = LLMError("busy", "b", pause=99.0)
+    empty = LLMError("empty", "e")
+    assert 3.0 <= pause(PATIENT, short) <= 3.5
+    assert 4.0 <= pause(PATIENT, long) <= 4.5
+    assert pause(PATIENT, empty) == 0.0  # waiting would not help
     assert pause(Retry(first=0.0, longest=0.0), LLMError("busy", "b")) == 0.0
 
 
@@ -163,18 +162,7 @@ def test_an_error_has_a_word_of_the_table_and_crosses_processes_whole():
         LLMError("no such word", "x")
 
 
-@pytest.mark.parametrize(
-    ("reply", "text", "thinking"),
-    [
-        ("<think>two steps</think>\nHeat.", "Heat.", "two steps"),
-        ("  <THINK>a</THINK><thinking>b</thinking>Heat.", "Heat.", "a\nb"),
-        ("<think>never closed, Heat", "", "never closed, Heat"),
-        ("opened in the template</think>Heat.", "Heat.", "opened in the template"),
-        ('{"reply": "a </think> b"}', '{"reply": "a </think> b"}', ""),
-        ("I think <b>Heat</b>.", "I think <b>Heat</b>.", ""),
-        ("", "", ""),
-    ],
-)
+@pytest.mark.parametrize(("reply", "text", "thinking"), table(__file__, "thinking"))
 def test_thinking_is_split_off(reply, text, thinking):
     assert said(reply)[:2] == (text, thinking)
 
@@ -197,16 +185,7 @@ def test_fences_are_taken_off_and_a_cut_reply_fails_a_schema():
         checked('{"score": 4}', "length", SCHEMA)
 
 
-@pytest.mark.parametrize(
-    ("text", "where"),
-    [
-        ('{"score": 6}', "at score: 6 is greater than the maximum of 5"),
-        ('{"score": "4"}', "at score: '4' is not of type 'integer'"),
-        ("{}", "at the top: 'score' is a required property"),
-        ("I give it a 4", "not JSON"),
-        ("[" * 100_000, "not JSON"),
-    ],
-)
+@pytest.mark.parametrize(("text", "where"), [*table(__file__, "breaches"), ["[" * 100_000, "not JSON"]])
 def test_a_reply_that_breaks_the_schema_says_where(text, where):
     with failing("bad reply", where) as caught:
         checked(text, "stop", SCHEMA)
@@ -218,7 +197,8 @@ def test_the_template_recommends_what_the_prompt_offers_or_repeats_its_block():
     assert OFFERED.findall(PROMPT) == [("m1", "Heat"), ("m2", "Ronin"), ("", "Fargo")]
     titles = set()
     for seed in range(40):
-        titles.add(answer(PROMPT, None, seed).split("How about ")[1].split("?")[0])
+        _, words = answer(PROMPT, None, seed).split("How about ")
+        titles.add(words.partition("?")[0])
     assert titles == {"Heat", "Ronin", "Fargo"}
     block = "Say this, in this order:\n- I like it\n- more, please\n\nrest"
     assert answer(block, None, 0) == "I like it more, please"
@@ -226,15 +206,7 @@ def test_the_template_recommends_what_the_prompt_offers_or_repeats_its_block():
 
 
 def test_the_template_keeps_a_schema():
-    texts = {"type": "array", "items": {"type": "string", "enum": ["m1", "m2"]}}
-    properties = {
-        "reply": {"type": "string"},
-        "ids": texts,
-        "a": {"$ref": "#/$defs/S"},
-        "b": {"anyOf": [{"type": "boolean"}, {"type": "null"}]},
-        "c": {"const": 3},
-        "d": {"type": "array", "items": {"type": "number"}, "minItems": 2},
-    }
+    properties = table(__file__, "properties")
     schema = {"type": "object", "$defs": {"S": SCHEMA}, "properties": properties, "required": [*properties]}
     scores = set()
     for seed in range(30):
@@ -254,8 +226,9 @@ def test_a_replay_does_not_choose_between_models_and_needs_calls(tmp_path, monke
     request = prompt("hi", seed=1)
     recorder = Recorder(folder / "calls.sqlite")
     for name in "ab":
-        server = OllamaServer([f"{name}:1"], answer=lambda *_, name=name: f"from {name}")
-        with server, LLM(f"ollama:{name}:1", host=server.url, recorder=recorder) as llm:
+        model = f"{name}:1"
+        server = OllamaServer([model], answer=lambda *_, name=name: f"from {name}")
+        with server, LLM(f"ollama:{model}", host=server.url, recorder=recorder) as llm:
             llm.complete(request)
     export([recorder.path], folder / "llm_calls.jsonl")
     with pytest.raises(LLMError, match=r"2 different replies .* name one model"):
@@ -268,12 +241,15 @@ def test_a_log_of_the_package_is_replayed_by_name(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "samples", lambda: tmp_path)
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
     recorder = Recorder(tmp_path / "calls.sqlite")
-    with LLM("scripted", answers=["one", "two", LLMError("refused", "no")], recorder=recorder) as llm:
+    answers = ["one", "two", LLMError("refused", "no")]
+    with LLM("scripted", answers=answers, recorder=recorder) as llm:
         llm.gather(prompt(text, seed=1) for text in "abc")
     recorder.close()
-    calls.export([tmp_path / "calls.sqlite"], tmp_path / "llm_calls.jsonl")
-    calls.kept("mine").parent.mkdir()
-    calls.kept("mine").write_bytes(gzip.compress((tmp_path / "llm_calls.jsonl").read_bytes()))
+    path = tmp_path / "llm_calls.jsonl"
+    export([recorder.path], path)
+    stored = calls.kept("mine")
+    stored.parent.mkdir()
+    stored.write_bytes(gzip.compress(path.read_bytes()))
     replay = LLM("replay:mine")
     assert replay.complete(prompt("b", seed=1)).text == "two"
     with failing("not recorded"):

@@ -36,52 +36,50 @@ def frame(**costs):
 
 
 def protocol(tmp_path, demands, **blocks):
+    """A protocol with these demands of the metric."""
     path = tmp_path / "gate.yaml"
-    parts = {"development": 2, "confirmation": 2}
-    content = {
-        "alpha": 0.05,
-        "systems": ["oracle", "sticky", "random"],
-        "demands": {"history_cost": demands},
-        "seeds": {"development": [1], "confirmation": [2]},
-        "n_sessions": parts,
-        "n_turns": 8,
-        "voices": {"development": "A", "confirmation": "confirmation"},
-    }
+    content = table(__file__, "protocol") | {"demands": {"history_cost": demands}}
     path.write_text(yaml.safe_dump(content | blocks))
     return Protocol.read(path)
 
 
-def verdicts(tmp_path, demands, table):
-    return protocol(tmp_path, demands).test(table)["verdict"].tolist()
+def verdicts(tmp_path, demands, values):
+    tests = protocol(tmp_path, demands).test(values)
+    return tests["verdict"].tolist()
 
 
 def test_each_demand_is_one_test(tmp_path):
     above = {"a": "oracle", "relation": "above", "b": "sticky"}  # a cost: lower is better
-    demands = [above, NEAR, BEYOND, NEVER]
-    tests = protocol(tmp_path, demands).test(frame(oracle=NONE, sticky=CLING, random=NONE))
+    values = frame(oracle=NONE, sticky=CLING, random=NONE)
+    tests = protocol(tmp_path, [above, NEAR, BEYOND, NEVER]).test(values)
     assert tests["verdict"].tolist() == ["pass"] * 4
+    estimate = tests["estimate"]
+    p = tests["p"]
     difference = np.array(CLING) - np.array(NONE)
-    assert tests["estimate"][0] == pytest.approx(difference.mean())
-    assert tests["estimate"][2] == pytest.approx(np.mean(CLING))  # the cost itself, not what lies beyond 0.1
-    p = stats.ttest_1samp(difference, 0, alternative="greater").pvalue
-    assert tests["p"][0] == pytest.approx(p)
-    low = stats.ttest_1samp(NONE, -0.03, alternative="greater").pvalue
-    high = stats.ttest_1samp(NONE, 0.03, alternative="less").pvalue
-    assert tests["p"][1] == pytest.approx(max(low, high))
+    assert estimate[0] == pytest.approx(difference.mean())
+    assert estimate[2] == pytest.approx(np.mean(CLING))  # the cost itself, not what lies beyond 0.1
+    greater = stats.ttest_1samp(difference, 0, alternative="greater")
+    assert p[0] == pytest.approx(greater.pvalue)
+    low = stats.ttest_1samp(NONE, -0.03, alternative="greater")
+    high = stats.ttest_1samp(NONE, 0.03, alternative="less")
+    assert p[1] == pytest.approx(max(low.pvalue, high.pvalue))
 
 
 def test_the_demands_of_a_metric_are_adjusted_together_and_carry_the_protocol(tmp_path):
     tests = protocol(tmp_path, [NEAR, BEYOND]).test(frame(oracle=NONE, sticky=CLING))
-    p = sorted(tests["p"])
-    assert sorted(tests["p_holm"]) == pytest.approx([2 * p[0], max(2 * p[0], p[1])])
+    smaller, larger = sorted(tests["p"])
+    adjusted = [2 * smaller, max(2 * smaller, larger)]
+    assert sorted(tests["p_holm"]) == pytest.approx(adjusted)
     assert tests["protocol"].nunique() == 1
     assert len(tests["protocol"][0]) == 64
 
 
 def test_what_does_not_hold_fails(tmp_path):
     not_below = {"a": "oracle", "relation": "not_below", "b": "random", "margin": 0.02}
-    demands = [{"a": "sticky", "relation": "above", "b": "oracle"}, NEAR | {"a": "sticky"}, not_below]
-    tests = protocol(tmp_path, demands).test(frame(oracle=NONE, sticky=CLING, random=NONE))
+    above = {"a": "sticky", "relation": "above", "b": "oracle"}
+    near = NEAR | {"a": "sticky"}
+    values = frame(oracle=NONE, sticky=CLING, random=NONE)
+    tests = protocol(tmp_path, [above, near, not_below]).test(values)
     assert tests["verdict"].tolist() == ["fail", "fail", "pass"]
     board = gate.demands_held(tests)
     assert board["held"].tolist() == [1]
@@ -92,14 +90,17 @@ def test_what_cannot_be_tested_is_decided_by_rule(tmp_path):
     never_shifting = frame(oracle=NONE).assign(history_cost=0.0)
     assert verdicts(tmp_path, [NEVER], never_shifting) == ["fail"]
     without_spread = frame(oracle=[0.0] * 3, sticky=[0.5] * 3)
-    assert verdicts(tmp_path, [NEAR, BEYOND | {"value": 0.5}], without_spread) == ["pass", "fail"]
-    assert verdicts(tmp_path, [NEAR | {"margin": 1}], frame(oracle=[0.0])) == ["fail"]
+    beyond_half = BEYOND | {"value": 0.5}
+    assert verdicts(tmp_path, [NEAR, beyond_half], without_spread) == ["pass", "fail"]
+    one_value = frame(oracle=[0.0])
+    assert verdicts(tmp_path, [NEAR | {"margin": 1}], one_value) == ["fail"]
 
 
 def test_the_protocol_of_the_package_names_what_exists():
     own = Protocol.read()
     assert systems.check(own.systems) == list(own.systems)
-    assert len({(demand.metric, demand.text) for demand in own.demands}) == len(own.demands)
+    demands = [(demand.metric, demand.text) for demand in own.demands]
+    assert len(set(demands)) == len(demands)
     assert own.seeds("development") == [1, 2]
     for part in own.content["seeds"]:
         batch = own.batch(part, own.seeds(part)[0], "x", "sample", 1)
@@ -128,17 +129,29 @@ def test_sessions_that_refine_first_are_a_stratum_of_the_systems_with_a_demand_t
     assert sorted(batch.systems) == table(__file__, "refine_first")
 
 
-def test_a_metric_has_no_verdict_before_its_protocol_is_confirmed_and_that_of_the_log_then(
-    tmp_path, monkeypatch
-):
-    own = protocol(tmp_path, [BEYOND])
-    monkeypatch.setattr(Protocol, "read", lambda: own)
-    monkeypatch.setattr(Protocol, "values", lambda *_: frame(sticky=CLING))
-    monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
+@pytest.fixture
+def only(tmp_path, monkeypatch):
+    """Puts a protocol with these demands in the place of the package's, tested on a system that clings."""
+
+    def put(demands):
+        own = protocol(tmp_path, demands)
+        monkeypatch.setattr(Protocol, "read", lambda: own)
+        monkeypatch.setattr(Protocol, "values", lambda *_: frame(sticky=CLING))
+        monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
+        return own
+
+    return put
+
+
+def test_a_metric_has_no_verdict_before_its_protocol_is_confirmed_and_that_of_the_log_then(only):
+    only([BEYOND])
     assert gate.verdicts().empty
     gate.confirm("protocol", "sample")
-    row = gate.verdicts().set_index("metric").loc["history_cost"]
-    assert (row["passed"], row["asked"], row["mark"]) == (1, 1, "")
+    (row,) = gate.verdicts().to_dict("records")
+    assert row["metric"] == "history_cost"
+    assert row["passed"] == 1
+    assert row["asked"] == 1
+    assert row["mark"] == ""
 
 
 def test_what_rests_on_a_reader_decides_no_metric(tmp_path):
@@ -154,28 +167,30 @@ def test_a_protocol_with_a_slip_is_refused(tmp_path, demand, message):
     refused(message, protocol, tmp_path, [demand])
 
 
-def test_a_protocol_is_confirmed_once_and_the_verdict_is_kept(tmp_path, monkeypatch):
-    own = protocol(tmp_path, [BEYOND | {"value": 0.9}])
-    monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setattr(Protocol, "read", lambda: own)
-    monkeypatch.setattr(Protocol, "values", lambda *_: frame(sticky=CLING))
-    assert gate.confirm("protocol", "sample")["verdict"].tolist() == ["fail"]
-    record = json.loads((tmp_path / gate.LOG).read_text())
-    wanted = {"protocol": own.digest, "passed": 0, "asked": 1, "catalog": "sample", "films": 770}
-    assert wanted.items() <= record.items()
+def test_a_protocol_is_confirmed_once_and_the_verdict_is_kept(only, tmp_path):
+    own = only([BEYOND | {"value": 0.9}])
+    tests = gate.confirm("protocol", "sample")
+    assert tests["verdict"].tolist() == ["fail"]
+    log = tmp_path / gate.LOG
+    record = json.loads(log.read_text())
+    assert record["protocol"] == own.digest
+    assert record["passed"] == 0
+    assert record["asked"] == 1
+    assert record["catalog"] == "sample"
+    assert record["films"] == 770
     assert record["failed"] == ["history_cost: sticky beyond 0.9"]
     refused("was confirmed on 'sample' on .*0 of 1 demands held", gate.confirm, "x", "sample", error=RunError)
     same_films = tmp_path / "other.json"
     shutil.copy(paths.samples() / "movies.json", same_films)
     refused("was confirmed on 'other.json'", gate.confirm, "x", str(same_films), error=RunError)
     older = {key: value for key, value in record.items() if not key.startswith("films")}
-    (tmp_path / gate.LOG).write_text(json.dumps(older) + "\n")
+    log.write_text(json.dumps(older) + "\n")
     refused("was confirmed on 'sample'", gate.confirm, "x", "sample", error=RunError)
 
 
-@pytest.mark.parametrize("options", [["--sessions", "5"], ["--turns", "3"], ["--seed", "5"]])
-def test_what_the_protocol_fixes_cannot_be_given(options, capsys):
-    assert main(["gate", "--develop", *options]) == 2
+@pytest.mark.parametrize("option", ["--sessions", "--turns", "--seed"])
+def test_what_the_protocol_fixes_cannot_be_given(option, capsys):
+    assert main(["gate", "--develop", option, "5"]) == 2
     assert "the protocol fixes it" in capsys.readouterr().err
 
 

@@ -5,7 +5,6 @@ import math
 import re
 import time
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -15,7 +14,7 @@ from crs_lib.core.errors import RunError
 from crs_lib.report.page import question_page
 from crs_lib.stats.power import correlation_power, reliability
 from crs_lib.validity import labels, questions
-from tests.helpers import refused
+from tests.helpers import refused, table
 from tests.helpers.sample import scored
 
 SYSTEMS = ("oracle", "tracker", "sticky", "random")
@@ -23,6 +22,11 @@ SYSTEMS = ("oracle", "tracker", "sticky", "random")
 
 def sample(run, n, kind="single", seed=0):
     return labels.sample(labels.AskConfig(run=run, n=n, kind=kind, seed=seed))
+
+
+def page_of(run, n, kind="single"):
+    """The page with so many questions about the run."""
+    return question_page(questions.page_data(sample(run, n, kind), kind))
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +44,7 @@ def test_questions_are_different_and_the_same_for_a_seed(run, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "sides", "most"), [("single", 1, 2), ("pairs", 2, 4)])
+@pytest.mark.parametrize(("kind", "sides", "most"), table(__file__, "balance"))
 def test_questions_are_balanced_over_systems(run, kind, sides, most):
     shown = []
     for question in sample(run, 12, kind):
@@ -53,8 +57,9 @@ def test_questions_are_balanced_over_systems(run, kind, sides, most):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["single", "pairs"])
 def test_questions_are_blinded(run, kind):
-    page = question_page(questions.page_data(sample(run, 12, kind), kind))
-    data = page.partition('id="data">')[2].partition("</script>")[0]
+    page = page_of(run, 12, kind)
+    _, _, after = page.partition('id="data">')
+    data, _, _ = after.partition("</script>")
     for system in SYSTEMS:
         assert f'"{system}"' not in data
 
@@ -85,8 +90,9 @@ def test_too_few_sessions_and_unknown_kinds_are_refused(run):
 
 
 def test_the_page_allows_its_own_script_and_nothing_else(run):
-    page = question_page(questions.page_data(sample(run, 3), "single"))
-    policy = page.partition('Content-Security-Policy" content="')[2].partition('"')[0]
+    page = page_of(run, 3)
+    _, _, after = page.partition('Content-Security-Policy" content="')
+    policy, _, _ = after.partition('"')
     assert "default-src 'none'" in policy
     assert "connect-src 'none'" in policy
     assert "unsafe" not in policy
@@ -94,8 +100,10 @@ def test_the_page_allows_its_own_script_and_nothing_else(run):
 
 def test_words_of_a_conversation_are_no_part_of_the_page(run):
     turn = {"user": "</script><b>", "system": "s", "shift": "</script><b>"}
-    hostile = labels.Question("x", (), ((turn,),), ("a",), "1", 1, (1,))
-    assert "</script><b>" not in question_page(questions.page_data([hostile], "single"))
+    side = (turn,)
+    hostile = labels.Question("x", (), (side,), ("a",), "1", 1, (1,))
+    page = question_page(questions.page_data([hostile], "single"))
+    assert "</script><b>" not in page
 
 
 def make_page(run, n, *options):
@@ -138,20 +146,19 @@ def test_raters_without_noise_agree(run, file):
     assert findings.correlations.loc[0, "spearman"] > 0.9
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "words"),
-    [
-        ("value", 6, "a value from 1 to 5"),
-        ("value", True, "a value from 1 to 5"),
-        ("value", None, "a value from 1 to 5"),
-        ("rater", "", "no label"),
-        ("page", "0" * 16, "belongs to page"),
-        ("item", "nobody", "no question 'nobody'"),
-    ],
-)
+def label_of(key, **fields):
+    """A label of the first question of a page, with these fields in place of its own."""
+    item = key.questions["id"][0]
+    return {"item": item, "rater": "ab", "value": 3, "page": key.page} | fields
+
+
+WITHOUT_VALUE = ["value", None, "a value from 1 to 5"]
+
+
+@pytest.mark.parametrize(("field", "value", "words"), [*table(__file__, "no_labels"), WITHOUT_VALUE])
 def test_what_is_no_label_of_this_page_is_refused(run, file, field, value, words):
     key = make_page(run, 4)
-    label = {"item": key.questions["id"][0], "rater": "ab", "value": 3, "page": key.page, "seconds": 1.5}
+    label = label_of(key, seconds=1.5)
     tables.write_jsonl(file, [label, label | {field: value}])
     refused(rf"labels.jsonl, line 2.*{words}", labels.read, [file], run)
 
@@ -168,8 +175,10 @@ def two_pages(run, tmp_path):
 
 
 def test_labels_of_an_earlier_page_are_read_after_a_later_one_was_made(run, two_pages):
-    assert labels.read_key(run).page == labels.read(two_pages[1:], run)[1].page
-    frame, key = labels.read(two_pages[:1], run)
+    earlier, later = two_pages
+    _, key = labels.read([later], run)
+    assert key.page == labels.read_key(run).page
+    frame, key = labels.read([earlier], run)
     assert frame["item"].nunique() == 5
     assert set(frame["item"]) == set(key.questions["id"])
     refused("one page at a time", labels.read, two_pages, run)
@@ -177,8 +186,7 @@ def test_labels_of_an_earlier_page_are_read_after_a_later_one_was_made(run, two_
 
 def test_a_page_that_is_a_path_is_no_page(run, file):
     key = make_page(run, 4)
-    label = {"item": key.questions["id"][0], "rater": "ab", "value": 3, "page": "../../manifest"}
-    tables.write_jsonl(file, [label])
+    tables.write_jsonl(file, [label_of(key, page="../../manifest")])
     refused("belongs to page", labels.read, [file], run)
 
 
@@ -201,18 +209,12 @@ def test_initials_of_any_sign_and_many_raters_take_no_square_of_time(run, file):
 
 def test_the_last_label_counts(run, file):
     key = make_page(run, 4)
-    label = {"item": key.questions["id"][0], "rater": "ab", "page": key.page}
-    tables.write_jsonl(file, [label | {"value": 2}, label | {"value": 5}])
-    assert labels.read([file], run)[0]["value"].tolist() == [5]
+    tables.write_jsonl(file, [label_of(key, value=2), label_of(key, value=5)])
+    frame, _ = labels.read([file], run)
+    assert frame["value"].tolist() == [5]
 
 
-@pytest.mark.parametrize(
-    ("raters", "scripted", "words"),
-    [
-        (["scripted-1", "scripted-2"], True, "2 scripted raters"),
-        (["ann", "scripted-1"], False, "2 raters"),
-    ],
-)
+@pytest.mark.parametrize(("raters", "scripted", "words"), table(__file__, "raters"))
 def test_programs_are_distinguished_from_people(raters, scripted, words):
     empty = pd.DataFrame()
     frame = pd.DataFrame({"rater": raters, "item": "a", "value": [1, 5]})
@@ -222,12 +224,13 @@ def test_programs_are_distinguished_from_people(raters, scripted, words):
 
 
 def test_power_falls_with_fewer_questions_and_noisier_labels():
-    power = correlation_power([30, 120, 3], 0.64)
-    seen = np.array(
-        [0.5047, 0.2604, math.nan]
-    )  # tanh((1.96 + 0.84) · sqrt(1.06/27)); without noise divided by 0.8
-    assert power["detectable"].to_numpy() == pytest.approx(seen, abs=1e-3, nan_ok=True)
-    assert power["true_detectable"].to_numpy() == pytest.approx(seen / 0.8, abs=1e-3, nan_ok=True)
+    """tanh((1.96 + 0.84) · sqrt(1.06/27)); without noise divided by 0.8."""
+    many, more, few = correlation_power([30, 120, 3], 0.64).to_dict("records")
+    for row, expected in ((many, 0.5047), (more, 0.2604)):
+        assert row["detectable"] == pytest.approx(expected, abs=1e-3)
+        assert row["true_detectable"] == pytest.approx(expected / 0.8, abs=1e-3)
+    assert math.isnan(few["detectable"])
+    assert math.isnan(few["true_detectable"])
 
 
 def test_reliability_of_several_raters_is_spearman_browns():

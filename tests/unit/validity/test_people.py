@@ -70,7 +70,8 @@ def test_a_film_that_is_liked_stands_for_its_genres_until_a_wish_is_said():
 
 def test_a_year_in_brackets_is_no_title():
     films = heard.films(TEN, "Her (1988), 1947 (1990) and Iron Valley (1947)")
-    assert [TEN.catalog.items[film].title for film in films] == ["Her", "1947", "Iron Valley"]
+    titles = [TEN.catalog.items[film].title for film in films]
+    assert titles == ["Her", "1947", "Iron Valley"]
     assert heard.films(TEN, "something like Iron Valley (1947)") == (5,)
 
 
@@ -79,10 +80,14 @@ def test_the_gain_is_that_of_the_state_heard(tmp_path):
     turns = []
     for role, text in zip(("USER", "ASST") * 2, texts, strict=True):
         turns.append({"role": role, "utterance": text})
-    (tmp_path / "talks.json").write_text(json.dumps([{"conv_id": "alpha_1", "dialogue": turns}]))
-    (talk,) = logs.read(tmp_path / "talks.json")
-    (scores,) = score_all([heard.logged(talk, TEN)], TEN, conventions.get("default"))
-    assert [turn["satisfaction"] for turn in scores.turns] == [1.0, 0.0]
+    path = tmp_path / "talks.json"
+    path.write_text(json.dumps([{"conv_id": "alpha_1", "dialogue": turns}]))
+    (talk,) = logs.read(path)
+    dialogue = heard.logged(talk, TEN)
+    (scores,) = score_all([dialogue], TEN, conventions.get("default"))
+    first, second = scores.turns
+    assert first["satisfaction"] == 1.0
+    assert second["satisfaction"] == 0.0
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -90,30 +95,33 @@ def test_correlations_agree_with_scipy(seed):
     draw = np.random.default_rng(seed)
     x = draw.integers(0, 4, 40).astype(float)
     y = draw.random(40)
-    assert spearman(x, y) == pytest.approx(scipy_stats.spearmanr(x, y)[0])
+    expected, _ = scipy_stats.spearmanr(x, y)
+    assert spearman(x, y) == pytest.approx(expected)
     assert math.isnan(spearman(np.ones(5), y[:5]))
 
 
 def test_a_lead_is_the_difference_of_two_correlations_and_none_over_itself():
     draw = np.random.default_rng(2)
-    frame = pd.DataFrame({"system": "a", "conv_id": [f"c{n}" for n in range(40)], "rating": draw.random(40)})
-    frame = frame.assign(score=frame["rating"], other=draw.random(40))
+    rating, other = draw.random((2, 40))
+    frame = pd.DataFrame({"rating": rating, "score": rating, "other": other})
+    frame["conv_id"] = [f"c{number}" for number in range(40)]
+    frame["system"] = "a"
     lead = agreement.lead(frame, "score", "other", "rating", resamples=50)
-    assert lead.diff == pytest.approx(1 - spearman(frame["other"], frame["rating"]))
+    assert lead.diff == pytest.approx(1 - spearman(other, rating))
     assert lead.diff_low <= lead.diff <= lead.diff_high
     over_itself = agreement.lead(frame, "score", "score", "rating", resamples=50)
     assert over_itself.diff == 0
     assert np.isnan(over_itself.diff_high), "the same in every draw has no interval"
 
 
+WITHOUT_FIRST_STAR = {"name": "1947 (1990)", "genre": ["war"], "star": [None, "Stig"], "plot": "A winter."}
+
+
 def test_a_catalogue_keyed_by_id_is_read_with_years_and_actors(tmp_path):
-    records = {
-        "11": {"name": "Harbour Lights (1951)", "genre": ["drama"], "star": ["Ada Quill"], "director": ["Zoe Tarn"]},
-        "12": {"name": "(2015)", "genre": ["drama"], "star": ["Cy Hale"], "director": []},
-        "13": {"name": "1947 (1990)", "genre": ["war"], "star": [None, "Stig"], "plot": "A winter."},
-    }  # fmt: skip
-    (tmp_path / "films.json").write_text(json.dumps(records))
-    first, second = sources.load(tmp_path / "films.json").items
+    records = table(__file__, "films_by_id") | {"13": WITHOUT_FIRST_STAR}
+    path = tmp_path / "films.json"
+    path.write_text(json.dumps(records))
+    first, second = sources.load(path).items
     assert (first.item_id, first.title, first.year) == ("11", "Harbour Lights", 1951)
     assert (second.item_id, second.title, second.year) == ("13", "1947", 1990)
     assert first.values["genre"] == ("Drama",)
@@ -125,37 +133,47 @@ def abredial(tmp_path):
     """Two conversations, three raters: all but one rating of the first reply are the same."""
     texts = table(__file__, "abredial")
     head = ["ConvId", "utterance0", "utterance1", "utterance2", "utterance3"]
-    rows = [["AB", *texts, value, 2] for value in (4, 4, 1)]
+    rows = []
+    for value in (4, 4, 1):
+        rows.append(["AB", *texts, value, 2])
     rows += [["CD", *texts, 0, 2]] * 3
     turns = pd.DataFrame(rows, columns=[*head, "relevance1", "interestingness1"])
     turns.to_csv(tmp_path / rated.TURNS, index=False)
     longer = ["AB", "USER\tHi", *texts[:3], 4]  # the whole conversation begins before the rated stretch
-    wholes = pd.DataFrame([longer, ["CD", *texts, 2]], columns=[*head, "dialogue-overall"])
+    other = ["CD", *texts, 2]
+    wholes = pd.DataFrame([longer, other], columns=[*head, "dialogue-overall"])
     wholes.to_csv(tmp_path / rated.DIALOGUES, index=False)
     return tmp_path
 
 
+def reply_of(conversation):
+    """The rated reply of a conversation, as its only turn."""
+    return [turn for turn in conversation.turns if "Cold Orchard" in turn.text]
+
+
 def test_ratings_are_read_at_their_place(abredial):
     first, second = rated.conversations("abredial", abredial)
-    (reply,) = (turn for turn in first.turns if "Cold Orchard" in turn.text)
-    assert rated.rating([reply], "relevance") == 3.0  # (4 + 4 + 1)/3
-    assert math.isnan(rated.rating([first.turns[0]], "relevance"))
-    (reply,) = (turn for turn in second.turns if "Cold Orchard" in turn.text)
-    assert rated.rating([reply], "interestingness") == 2.0
+    assert rated.rating(reply_of(first), "relevance") == 3.0  # (4 + 4 + 1)/3
+    assert math.isnan(rated.rating(first.turns[:1], "relevance"))
+    assert rated.rating(reply_of(second), "interestingness") == 2.0
 
 
 def test_a_table_without_its_columns_is_refused(tmp_path):
-    pd.DataFrame([["AB", "USER\thi"]], columns=["ConvId", "utterance0"]).to_csv(tmp_path / rated.TURNS)
-    refused("annotated_turns.csv: no column 'relevance1'", next, rated.conversations("abredial", tmp_path))
-    (tmp_path / rated.TURNS).unlink()
-    refused("annotated_turns.csv: cannot be read", next, rated.conversations("abredial", tmp_path))
+    path = tmp_path / rated.TURNS
+    path.write_text("ConvId,utterance0\nAB,USER\thi\n")
+    conversations = rated.conversations("abredial", tmp_path)
+    refused("annotated_turns.csv: no column 'relevance1'", next, conversations)
+    path.unlink()
+    conversations = rated.conversations("abredial", tmp_path)
+    refused("annotated_turns.csv: cannot be read", next, conversations)
 
 
 @pytest.fixture
 def uss(tmp_path):
     blocks = ["\n".join(lines) for lines in table(__file__, "uss")]
-    (tmp_path / "redial.txt").write_text("\n\n".join(blocks) + "\n")
-    return tmp_path / "redial.txt"
+    path = tmp_path / "redial.txt"
+    path.write_text("\n\n".join(blocks) + "\n")
+    return path
 
 
 def test_uss_is_read_with_hashes_of_its_texts_for_names(uss):
@@ -163,21 +181,20 @@ def test_uss_is_read_with_hashes_of_its_texts_for_names(uss):
     assert first.turns[2].text == "no? a comedy then"
     assert len(first.session_id) == 12, "places differ in a half of the file"
     assert first.session_id != second.session_id
-    (uss.parent / "damaged.txt").write_text("USER\n")
-    refused("not the data set 'uss'", list, rated.conversations("uss", uss.parent / "damaged.txt"))
+    uss.write_text("USER\n")
+    damaged = rated.conversations("uss", uss)
+    refused("not the data set 'uss'", list, damaged)
 
 
 class Revised:
     """Made-up labels of the conversations of USS."""
 
     def __init__(self, uss):
-        comedy, drama = [talk.session_id for talk in rated.conversations("uss", uss)]
-        self.rows = [
-            ("uss", comedy, 2, "replace", {}),
-            ("uss", drama, 2, "refine", {"genre=Drama": ["k", "k", "d"]}),
-            ("uss", drama, 4, "reject", {}),
-            ("uss", "not here", 0, "refine", {}),
-        ]
+        comedy, drama = rated.conversations("uss", uss)
+        names = {"comedy": comedy.session_id, "drama": drama.session_id, "none": "not here"}
+        self.rows = []
+        for name, *label in table(__file__, "labelled"):
+            self.rows.append(["uss", names[name], *label])
 
     def corpus(self):
         return pd.DataFrame(self.rows, columns=["dataset", "conversation", "turn", "kind", "wishes"])
@@ -195,20 +212,24 @@ def revised(uss, monkeypatch):
 def test_a_revision_is_scored_by_the_change_that_is_heard(revised):
     rows = revisions.replies(TEN)
     assert rows["role"].tolist() == ["first request", "revision", "first request", "revision"]
-    comedy, drama = rows.loc[1], rows.loc[3]
-    assert comedy[["uptake", "release", "misfit"]].tolist() == pytest.approx([1, 1, 0])
+    first, comedy, _, drama = rows.to_dict("records")
+    assert comedy["uptake"] == pytest.approx(1)
+    assert comedy["release"] == pytest.approx(1)
+    assert comedy["misfit"] == pytest.approx(0)
     assert drama["uptake"] < 0  # a drama for one who now asks for a comedy
-    assert np.isnan(rows.loc[0, "uptake"])
+    assert np.isnan(first["uptake"])
 
 
 def test_the_satisfaction_of_what_people_say_next_belongs_to_the_reply_before(revised):
     # the next turn's mean; of a merged turn the mean of its utterances: (4 + 1)/2
-    assert revisions.replies(TEN)["satisfaction_next"].tolist() == [3.0, 2.5, 3.0, 1.0]
+    rows = revisions.replies(TEN)
+    assert rows["satisfaction_next"].tolist() == [3.0, 2.5, 3.0, 1.0]
 
 
 def test_with_the_readers_label_a_wish_that_was_replaced_stays(revised):
     # the film shown meets what was kept, not what is new
-    assert revisions.replies(TEN).loc[3, revisions.LABELLED] < 0.5
+    rows = revisions.replies(TEN)
+    assert rows.loc[3, revisions.LABELLED] < 0.5
 
 
 def test_a_file_without_a_conversation_of_the_corpus_is_refused(revised):
@@ -219,13 +240,16 @@ def test_a_file_without_a_conversation_of_the_corpus_is_refused(revised):
 def made_up(n, seed):
     """Replies to revisions of ``n`` conversations whose rating is the uptake, with noise."""
     draw = np.random.default_rng(seed)
-    names = (*revisions.MEASURES, "satisfaction_next")
-    frame = pd.DataFrame({name: draw.normal(size=2 * n) for name in names})
+    names = [*revisions.MEASURES, "satisfaction_next"]
+    frame = pd.DataFrame(index=range(2 * n))
+    for name in names:
+        frame[name] = draw.normal(size=2 * n)
     frame["relevance"] = frame["uptake"] + 0.3 * draw.normal(size=2 * n)
     frame["conv_id"] = np.repeat([f"c{number}" for number in range(n)], 2)
     frame["system"] = np.where(draw.random(2 * n) < 0.5, "a", "b")
     frame["role"] = [revisions.FIRST, revisions.REVISION] * n
-    frame["half"] = [revisions.HALVES[rated.share_of(name, 2)] for name in frame["conv_id"]]
+    shares = [rated.share_of(name, 2) for name in frame["conv_id"]]
+    frame["half"] = [revisions.HALVES[share] for share in shares]
     for name in revisions.VARIANTS[1:]:
         frame[name] = draw.normal(size=2 * n)
     return frame.assign(dataset="crsarena", interestingness=0.0)
@@ -246,19 +270,24 @@ def test_the_study_chooses_on_one_half_and_reports_both():
 
 def test_the_committed_tables_tell_the_choice_and_are_written_as_they_are(tmp_path):
     study = revisions.committed()
-    assert study.choice.set_index("variant")["chosen"].to_dict()["uptake"]
+    choice = study.choice.set_index("variant")
+    assert choice.loc["uptake", "chosen"]
     n = study.agreement.query("rating == 'all sets' and measure == 'turn'").set_index("half")["n"]
     assert n["both"] >= 150
     assert n["confirmation"] >= 150
-    revisions.write(study, tmp_path / "again.jsonl")
-    assert (tmp_path / "again.jsonl").read_text() == (paths.samples() / "revisions_study.jsonl").read_text()
+    again = tmp_path / "again.jsonl"
+    revisions.write(study, again)
+    committed = paths.samples() / "revisions_study.jsonl"
+    assert again.read_text() == committed.read_text()
 
 
 def test_the_corpus_holds_ids_and_labels_and_no_sentence():
-    rows = [json.loads(line) for line in (paths.samples() / "revisions.jsonl").read_text().splitlines()]
-    columns = {"dataset", "conversation", "turn", "reply", "kind", "kinds", "scope", "scopes", "wishes"}
-    assert {frozenset(row) for row in rows} == {frozenset(columns)}
-    assert not [row for row in rows if " " in row["conversation"]]
+    columns = ["dataset", "conversation", "turn", "reply", "kind", "kinds", "scope", "scopes", "wishes"]
+    lines = (paths.samples() / "revisions.jsonl").read_text().splitlines()
+    assert lines
+    for row in map(json.loads, lines):
+        assert sorted(row) == sorted(columns)
+        assert " " not in row["conversation"]
 
 
 @pytest.mark.external
@@ -269,6 +298,5 @@ def test_the_committed_tables_are_those_of_the_data_sets():
     if "Computed" not in source:
         pytest.skip(source)
     estimates = ["half", "rating", "measure", "n", "spearman"]
-    pd.testing.assert_frame_equal(
-        live.agreement[estimates], revisions.committed().agreement[estimates], atol=1e-6
-    )
+    committed = revisions.committed().agreement
+    pd.testing.assert_frame_equal(live.agreement[estimates], committed[estimates], atol=1e-6)
