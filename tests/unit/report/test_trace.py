@@ -30,13 +30,17 @@ from crs_lib.report.page import Link, Mean, table
 from crs_lib.report.session import TITLE, SessionView, Stretch, number, pieces, script
 from crs_lib.report.trace import RunFiles, index_of
 from tests.helpers import refused
+from tests.helpers import table as cases
 from tests.helpers.fonts import contrast
 from tests.helpers.sample import scored, simulated
 
 SYSTEMS = ("tracker", "sticky", "random")
 
 
-@given(st.text(max_size=30), st.lists(st.tuples(st.integers(-3, 40), st.integers(-3, 40)), max_size=8))
+PLACE = st.integers(-3, 40)
+
+
+@given(st.text(max_size=30), st.lists(st.tuples(PLACE, PLACE), max_size=8))
 def test_the_pieces_joined_are_the_text_and_every_finding_covers_its_stretch(text, ranges):
     findings = []
     for position, (start, end) in enumerate(ranges):
@@ -56,12 +60,11 @@ def pieces_with(cut, value):
     return [piece for piece in marked if ["genre", value] in piece[1]]
 
 
-ANYTHING = st.recursive(
-    st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
-)
+def lists_and_objects(inner):
+    return st.lists(inner) | st.dictionaries(st.text(), inner)
 
 
-@given(ANYTHING)
+@given(st.recursive(st.none() | st.integers() | st.text(), lists_and_objects))
 @pytest.mark.slow
 def test_a_script_holds_its_data_and_never_closes_its_element(value):
     text = script("f", 1, value).decode("utf-8")
@@ -75,25 +78,24 @@ def test_odd_letters_are_written_so_that_nothing_is_lost():
     assert script("f", "\ud83d!") == b'f("\\ud83d!");\n'
 
 
-NUMBERS = {0.123456: 0.1235, -0.00001: 0.0, 1: 1.0, math.inf: None, None: None, "x": None}
-
-
-@pytest.mark.parametrize(("value", "written"), [*NUMBERS.items(), (math.nan, None)])
-def test_a_number_has_four_decimals_and_what_is_none_is_missing(value, written):
+@pytest.mark.parametrize(("value", "written"), [(0.123456, 0.1235), (-0.00001, 0.0), (1, 1.0)])
+def test_a_number_has_four_decimals(value, written):
     assert number(value) == written
 
 
+@pytest.mark.parametrize("value", [math.inf, math.nan, None, "x"])
+def test_what_is_no_number_is_missing(value):
+    assert number(value) is None
+
+
 def test_a_finding_says_its_value_where_that_is_not_the_text_and_why_it_was_rejected():
-    assert pieces("War", [Stretch(0, 3, "genre", "War")]) == [["War", [["genre"]]]]
+    same = Stretch(0, 3, "genre", "War")
+    assert pieces("War", [same]) == [["War", [["genre"]]]]
     rejected = Stretch(0, 3, "genre", "War", "no film word")
     assert pieces("war", [rejected]) == [["war", [["genre", "War", "no film word"]]]]
 
 
-FILMS = {
-    "Harbour Lights": {"genre": ["Drama"], "director": ["Mara Lindqvist"], "year": "1994"},
-    "The Long Quay": {"genre": ["Comedy"], "director": ["Mara Lindqvist"], "year": "1999"},
-    "Saltwind": {"genre": ["War"], "director": ["Ode Farrow"], "year": "1994"},
-}
+FILMS = cases(__file__, "films")
 
 
 @pytest.fixture(scope="module")
@@ -121,16 +123,24 @@ def test_films_name_the_constraints_met_dropped_or_excluded(view):
     before = ({"genre": "Drama", "year": "1994"}, {}, ["Harbour Lights", "Saltwind"])
     after = ({"director": "Mara Lindqvist"}, {"genre": "Comedy"}, ["Harbour Lights", "The Long Quay"])
     first, second = turns_of(view, before, after)
-    harbour, quay, salt = (view.catalog.title_index[title.lower()][0] for title in FILMS)
-    assert first["films"] == [{"film": harbour, "met": [True, True]}, {"film": salt, "met": [False, True]}]
+    films = view.catalog.title_index
+    (harbour,) = films["harbour lights"]
+    (quay,) = films["the long quay"]
+    (salt,) = films["saltwind"]
+    lights, wind = first["films"]
+    assert lights == {"film": harbour, "met": [True, True]}
+    assert wind == {"film": salt, "met": [False, True]}
+    again, avoided = second["films"]
     dropped = [["genre", "Drama"], ["year", "1994"]]
-    again = {"film": harbour, "met": [True], "dropped": dropped, "again": True}
-    assert second["films"] == [again, {"film": quay, "met": [True], "avoided": [["genre", "Comedy"]]}]
+    assert again == {"film": harbour, "met": [True], "dropped": dropped, "again": True}
+    assert avoided == {"film": quay, "met": [True], "avoided": [["genre", "Comedy"]]}
 
 
 def test_what_the_catalogue_lacks_is_neither_met_nor_zero(view):
-    unknown, bare = turns_of(view, ({"genre": "Western"}, {}, ["Saltwind"]), ({}, {}, []))
-    assert unknown["films"][0]["met"] == [None]
+    western = ({"genre": "Western"}, {}, ["Saltwind"])
+    unknown, bare = turns_of(view, western, ({}, {}, []))
+    (film,) = unknown["films"]
+    assert film["met"] == [None]
     assert bare["scores"] == [None]
     assert "films" not in bare
 
@@ -148,11 +158,13 @@ def test_the_shift_says_what_changed_and_when_replies_followed(view):
     change = {"type": "switch", "added": {"genre": "War"}, "dropped": {"genre": "Drama"}}
     bridge = {"bridge_field": "year", "bridge_value": "1994"}
     event = {"turn": 2, **change, **bridge, "from_anchor": "Harbour Lights", "to_anchor": "Saltwind"}
-    talk = conversation(({"genre": "Drama"}, {}, []), ({"genre": "War"}, {}, ["Saltwind"]))
-    talk = dataclasses.replace(talk, shift_events=(event,))
+    before = ({"genre": "Drama"}, {}, [])
+    after = ({"genre": "War"}, {}, ["Saltwind"])
+    talk = dataclasses.replace(conversation(before, after), shift_events=(event,))
     recovery = {"recovered_item": True, "delay_item": 0.0, "recovered_text": False, "delay_text": math.nan}
     scored_shift = {"turn": 2, "watched": 1, **recovery}
-    shift = view.record(talk, [], [scored_shift])["turns"][1]["shift"]
+    _, turn = view.record(talk, [], [scored_shift])["turns"]
+    shift = turn["shift"]
     assert shift["type"] == "switch"
     assert shift["added"] == [["genre", "War"]]
     assert shift["dropped"] == [["genre", "Drama"]]
@@ -185,7 +197,7 @@ def flags_of(films):
     """What three scores of a turn count, from the marks of its films."""
     flags = {"satisfaction": [], "topic_interference_leakage": [], "novelty": []}
     for film in films:
-        flags["satisfaction"] += [bool(tick) for tick in film["met"]]
+        flags["satisfaction"] += map(bool, film["met"])
         unwanted = bool(film.get("dropped") or film.get("avoided"))
         flags["topic_interference_leakage"].append(unwanted and not any(film["met"]))
         flags["novelty"].append(not film.get("again"))
@@ -194,16 +206,20 @@ def flags_of(films):
 
 def called(path):
     """The arguments of the call that a data file is."""
-    text = path.read_text(encoding="utf-8")
-    start = text.index("(") + 1
-    return json.loads(f"[{text[start : text.rindex(')')]}]")
+    _, _, after = path.read_text(encoding="utf-8").partition("(")
+    arguments, _, _ = after.rpartition(")")
+    return json.loads(f"[{arguments}]")
 
 
 @pytest.fixture(scope="module")
 def data(run):
     folder = paths.run_folder("movies", run) / "trace" / "data"
-    pages = [called(path)[1] for path in sorted(folder.glob("page-*.js"))]
-    return called(folder / "index.js")[0], pages
+    pages = []
+    for path in sorted(folder.glob("page-*.js")):
+        _, page = called(path)
+        pages.append(page)
+    (index,) = called(folder / "index.js")
+    return index, pages
 
 
 @pytest.mark.slow
@@ -211,7 +227,8 @@ def test_every_session_is_in_the_index_and_on_the_page_that_it_says(run, data):
     index, pages = data
     assert [len(page["sessions"]) for page in pages] == [5, 5, 5, 5, 1]
     for position, dialogue in enumerate(simulate.dialogues(run)):
-        session = pages[position // 5]["sessions"][position % 5]
+        page = pages[position // 5]
+        session = page["sessions"][position % 5]
         model = index["models"][index["model"][position]]
         assert session["model"] == dialogue.model_name
         assert model["name"] == dialogue.model_name
@@ -219,7 +236,8 @@ def test_every_session_is_in_the_index_and_on_the_page_that_it_says(run, data):
         assert index["id"][position] == dialogue.session_id
         genre, types, _ = index["plots"][index["plot"][position]]
         assert genre == dialogue.true_genre
-        assert [index["types"][kind] for kind in types] == [event["type"] for event in dialogue.shift_events]
+        happened = [event["type"] for event in dialogue.shift_events]
+        assert [index["types"][kind] for kind in types] == happened
     assert len(index["plots"]) == 7  # scenarios are shared by the systems
 
 
@@ -231,8 +249,10 @@ def test_texts_and_scores_of_the_pages_are_those_of_the_run(run, data):
             texts += [joined(turn["user"]), joined(turn["system"])]
         assert texts == [turn.text for turn in dialogue.turns]
     results = evaluate.read(run, "results")
-    assert index["scores"]["item_tas"] == pytest.approx(results["item_tas"].tolist(), abs=1e-4)
-    assert index["scores"]["topic_recovery_rate"] == list(map(number, results["topic_recovery_rate"]))
+    shown = index["scores"]
+    assert shown["item_tas"] == pytest.approx(results["item_tas"].tolist(), abs=1e-4)
+    rates = map(number, results["topic_recovery_rate"])
+    assert shown["topic_recovery_rate"] == list(rates)
 
 
 def test_scores_counted_again_from_what_is_shown_are_the_scores_of_the_tables(run, data):
@@ -270,7 +290,8 @@ def test_the_same_run_gives_the_same_bytes_and_the_manifest_stays(run):
 def test_fewer_pages_leave_no_page_of_before(run):
     trace.write(run, page_size=100)
     folder = paths.run_folder("movies", run) / "trace" / "data"
-    assert [path.name for path in sorted(folder.iterdir())] == ["index.js", "page-0000.js"]
+    names = [path.name for path in folder.iterdir()]
+    assert sorted(names) == ["index.js", "page-0000.js"]
     trace.write(run, page_size=5)
 
 
@@ -293,22 +314,15 @@ def test_judges_notes_come_from_the_judge_stage_and_canaries_do_not(run):
     assert notes["tracker", "00001"].get("scores") is None
 
 
-CELLS = [
-    ([0.12345, -0.5], ["0.123", "−0.500"]),
-    ([-0.0001, np.nan], ["0.000", "–"]),
-    ([24.0, np.nan], ["24", "–"]),
-    ([3, -4], ["3", "−4"]),
-]
-
-
-@pytest.mark.parametrize(("values", "texts"), CELLS)
+@pytest.mark.parametrize(("values", "texts"), cases(__file__, "cells"))
 def test_numbers_have_three_decimals_or_none_where_all_are_whole_and_a_dash_where_missing(values, texts):
     html = table(pd.DataFrame({"x": values}))
     assert re.findall(r'<td class="value">([^<]*)</td>', html) == texts
 
 
 def test_what_is_put_into_a_table_is_escaped():
-    html = table(pd.DataFrame({"<i>": ["a<"], "n": [2], "at": [Link("<", "a?x=1&y=2")]}))
+    link = Link("<", "a?x=1&y=2")
+    html = table(pd.DataFrame({"<i>": ["a<"], "n": [2], "at": [link]}))
     assert '<th scope="col">&lt;i&gt;</th><th scope="col" class="value">n</th>' in html
     assert '<td>a&lt;</td><td class="value">2</td>' in html
     assert '<td><a href="a?x=1&amp;y=2">&lt;</a></td>' in html
@@ -316,10 +330,11 @@ def test_what_is_put_into_a_table_is_escaped():
 
 def test_a_mean_without_interval_has_none():
     whole = Mean(0.5, 0.25, 0.75)
-    assert "<td>0.500<small>0.250 to 0.750</small></td>" in table(pd.DataFrame({"mean": [whole]}))
-    assert str(whole) == "0.500 [0.250, 0.750]"
     bare = Mean(0.5, np.nan, np.nan)
-    assert "0.500<small></small>" in table(pd.DataFrame({"mean": [bare]}))
+    html = table(pd.DataFrame({"mean": [whole, bare]}))
+    assert "<td>0.500<small>0.250 to 0.750</small></td>" in html
+    assert "0.500<small></small>" in html
+    assert str(whole) == "0.500 [0.250, 0.750]"
     assert str(bare) == "0.500"
 
 
@@ -354,11 +369,13 @@ def test_fields_have_one_colour_in_notebook_and_trace(index):
     light = tint_css().split("@media")[0]
     tints = dict(re.findall(r"--(f\d): (#\w{6})", light))
     for field in (*FIELDS, TITLE):
-        turns = (Turn("USER", "one", marks=(Mark(0, 3, field, "one"),)), Turn("SYSTEM", "two"))
+        mark = Mark(0, 3, field, "one")
+        turns = (Turn("USER", "one", marks=(mark,)), Turn("SYSTEM", "two"))
         shown = Dialogue("00000", "tracker", turns, tinted=TINTED)._repr_html_()
         tint = tints[f"f{index['fields'][field]}"]
         assert f"background:{tint};" in shown, field
-    assert len(set(index["fields"].values())) == len(index["fields"])
+    places = list(index["fields"].values())
+    assert len(set(places)) == len(places)
 
 
 def test_text_is_readable_on_the_colours_of_fields_on_light_and_dark_pages():

@@ -1,6 +1,7 @@
 """Run folders: one process at a time, the same parameters on every start, a manifest that tells."""
 
 import json
+import platform
 import sqlite3
 import subprocess
 import sys
@@ -28,7 +29,10 @@ try:
 except RunError as error:
     print(error)
 """
-A, B, C = Key("tracker", 0), Key("tracker", 1), Key("echo", 0)
+A = Key("tracker", 0)
+B = Key("tracker", 1)
+C = Key("echo", 0)
+CATALOG = {"catalog": "ab" * 32}
 
 
 @pytest.fixture(autouse=True)
@@ -49,37 +53,49 @@ def entry(stage="simulate"):
 
 def test_a_finished_stage_says_what_it_made_and_of_what(results):
     assert runs.Run("movies", "r1").manifest() == {}
-    simulate({"seed": 3, "weight": float("nan"), "systems": ("a", "b")}, inputs={"catalog": "ab" * 32})
+    simulate({"seed": 3, "weight": float("nan"), "systems": ("a", "b")}, inputs=CATALOG)
     with runs.stage("movies", "r1", "evaluate", {"alpha": 0.5}):
         pass
-    found = entry()
-    assert (found["status"], entry("evaluate")["status"]) == ("finished", "finished")
-    assert found["parameters"] == {"seed": 3, "weight": None, "systems": ["a", "b"]}
-    assert (found["counts"], found["inputs"]) == ({"sessions": 1}, {"catalog": "ab" * 32})
-    assert found["outputs"] == {"out.jsonl": tables.sha256(results / "movies" / "r1" / "out.jsonl")}
-    assert runs.Run("movies", "r1").finished("simulate", "03_simulate") == found
-    manifest = runs.Run("movies", "r1").manifest()
-    assert (manifest["study"], manifest["run"]) == ("movies", "r1")
-    assert manifest["packages"]["python"] == ".".join(map(str, sys.version_info[:3]))
-    json.loads((results / "movies" / "r1" / "manifest.json").read_text(), parse_constant=pytest.fail)
+    folder = results / "movies" / "r1"
+    stage = entry()
+    assert stage["status"] == "finished"
+    assert entry("evaluate")["status"] == "finished"
+    assert stage["parameters"] == {"seed": 3, "weight": None, "systems": ["a", "b"]}
+    assert stage["counts"] == {"sessions": 1}
+    assert stage["inputs"] == CATALOG
+    assert stage["outputs"] == {"out.jsonl": tables.sha256(folder / "out.jsonl")}
+    run = runs.Run("movies", "r1")
+    assert run.finished("simulate", "03_simulate") == stage
+    manifest = run.manifest()
+    assert manifest["study"] == "movies"
+    assert manifest["run"] == "r1"
+    assert manifest["packages"]["python"] == platform.python_version()
+    text = (folder / "manifest.json").read_text()
+    json.loads(text, parse_constant=pytest.fail)
+
+
+def contents(folder):
+    """The bytes of the files of a folder by their names."""
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
 def test_other_parameters_and_inputs_are_refused_by_name_and_nothing_is_written():
     simulate({"seed": 3, "n_sessions": 5}, inputs={"catalog": "aa"})
     folder = paths.run_folder("movies", "r1")
-    before = {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
+    before = contents(folder)
     with pytest.raises(RunError, match="seed: 3 there, 4 now") as caught:
         simulate({"seed": 4, "n_sessions": 5}, text="two", inputs={"catalog": "aa"})
     assert "n_sessions" not in str(caught.value)
-    with pytest.raises(RunError, match="input catalog: 'aa' there, 'bb' now"):
-        simulate({"seed": 3, "n_sessions": 5}, text="two", inputs={"catalog": "bb"})
-    assert {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()} == before
+    parameters = {"seed": 3, "n_sessions": 5}
+    other = {"catalog": "bb"}
+    refused("input catalog: 'aa' there, 'bb' now", simulate, parameters, "two", other, error=RunError)
+    assert contents(folder) == before
 
 
-@pytest.mark.parametrize(("name", "options"), [("workers", {}), ("alpha", {"fixed": False})])
-def test_how_it_is_computed_may_differ_and_derived_stages_are_made_anew(name, options):
-    simulate({name: 1}, **options)
-    simulate({name: 8}, text="two", **options)
+@pytest.mark.parametrize(("name", "fixed"), [("workers", True), ("alpha", False)])
+def test_how_it_is_computed_may_differ_and_derived_stages_are_made_anew(name, fixed):
+    simulate({name: 1}, fixed=fixed)
+    simulate({name: 8}, text="two", fixed=fixed)
     assert entry()["parameters"] == {name: 8}
 
 
@@ -89,12 +105,15 @@ def test_a_stage_that_failed_says_why_and_can_go_on(error):
         assert entry()["status"] == "running"
         refused("no finished", runs.Run("movies", "r1").finished, "simulate", "03_simulate", error=RunError)
         raise error("why")
-    assert (entry()["status"], entry()["error"]) == ("failed", f"{error.__name__}: why")
-    with pytest.raises(RunError, match=r"no finished 03_simulate in run 'r1'; make .*python -m crs_lib run"):
-        runs.Run("movies", "r1").finished("simulate", "03_simulate")
+    failed = entry()
+    assert failed["status"] == "failed"
+    assert failed["error"] == f"{error.__name__}: why"
+    message = "no finished 03_simulate in run 'r1'; make .*python -m crs_lib run"
+    refused(message, runs.Run("movies", "r1").finished, "simulate", "03_simulate", error=RunError)
     simulate({"seed": 3})
-    assert entry()["status"] == "finished"
-    assert "error" not in entry()
+    again = entry()
+    assert again["status"] == "finished"
+    assert "error" not in again
 
 
 def other_process(code=OTHER, **options):
@@ -104,9 +123,11 @@ def other_process(code=OTHER, **options):
 @pytest.mark.subprocess
 def test_two_processes_cannot_work_on_one_run_and_a_dead_one_does_not_block():
     with runs.stage("movies", "r1", "simulate", {"seed": 3}):
-        assert "another process is working on run 'r1'" in other_process(check=True).stdout
+        busy = other_process(check=True)
+        assert "another process is working on run 'r1'" in busy.stdout
         assert "evaluate" not in runs.Run("movies", "r1").manifest()["stages"]
-    killed = other_process(OTHER.replace('print("in")', "import os; os.kill(os.getpid(), 9)"), check=False)
+    killing = OTHER.replace('print("in")', "import os; os.kill(os.getpid(), 9)")
+    killed = other_process(killing, check=False)
     assert killed.returncode == -9
     assert entry("evaluate")["status"] == "running"  # it could not say that it failed
     folder = paths.run_folder("movies", "r1")
@@ -144,12 +165,9 @@ def test_a_run_that_continues_may_have_more_of_what_may_grow():
     grows = ("systems", "n")
     simulate({"systems": ["a"], "n": 2, "m": 1}, grows=grows)
     simulate({"systems": ["b", "a"], "n": 3, "m": 1}, grows=grows)
-    for less in (
-        {"systems": ["a"], "n": 3, "m": 1},
-        {"systems": ["a", "b"], "n": 2, "m": 1},
-        {"systems": ["a", "b"], "n": 3, "m": 2},
-    ):
-        refused("made with other parameters", simulate, less, grows=grows, error=RunError)
+    whole = {"systems": ["a", "b"], "n": 3, "m": 1}
+    for change in ({"systems": ["a"]}, {"n": 2}, {"m": 2}):
+        refused("made with other parameters", simulate, whole | change, grows=grows, error=RunError)
 
 
 @pytest.fixture
@@ -157,39 +175,46 @@ def path(tmp_path):
     return tmp_path / "run" / "ledger.sqlite"
 
 
+def done(key, text):
+    """A session that came to this text."""
+    return Done(key, pack(text), "")
+
+
 def test_what_is_stored_comes_back_in_the_order_asked_for_from_any_process(path):
     with Ledger(path) as ledger:
-        ledger.record([Done(A, pack("a"), ""), Done(B, pack("b"), ""), Done(C, pack("ç \ud800"), "")])
+        ledger.record([done(A, "a"), done(B, "b"), done(C, "ç \ud800")])
     with Ledger(path) as ledger:
         assert list(ledger.bodies([C, A])) == ["ç \ud800", "a"]
         assert ledger.finished() == {A, B, C}
         assert ledger.counts() == {"done": 3}
         assert ledger.failures() == []
     with Ledger(path) as one, Ledger(path) as two:
-        one.record([Done(A, pack("a"), "")])
-        two.record([Done(A, pack("late"), ""), Done(B, pack("b"), "")])
+        one.record([done(A, "a")])
+        two.record([done(A, "late"), done(B, "b")])
         assert list(one.bodies([A, B])) == ["a", "b"]
 
 
 def test_a_failed_session_can_be_done_later_and_its_attempts_are_counted(path):
     with Ledger(path) as ledger:
-        ledger.record([Done(A, None, "TimeoutError: slow"), Done(C, None, "TimeoutError: slow")])
+        ledger.record(Done(key, None, "TimeoutError: slow") for key in (A, C))
         ledger.record([Done(A, None, "ValueError: odd")])
         assert ledger.failures() == [(C, "TimeoutError: slow"), (A, "ValueError: odd")]
         assert ledger.tries() == 2
-        ledger.record([Done(A, pack("a"), "")])
+        ledger.record([done(A, "a")])
         assert ledger.tries() == 1
         assert ledger.counts() == {"done": 1, "failed": 1}
-        assert ledger.do("SELECT attempt, error FROM sessions WHERE status = 'done'") == [(3, None)]
+        (row,) = ledger.do("SELECT attempt, error FROM sessions WHERE status = 'done'")
+        assert row == (3, None)
 
 
 def test_a_failed_session_keeps_what_it_came_to_without_the_reply_that_failed(path):
     with Ledger(path) as ledger:
-        ledger.record([Done(A, None, "crashed: no", partial=pack("a")), Done(C, None, "crashed: no")])
+        begun = Done(A, None, "crashed: no", partial=pack("a"))
+        ledger.record([begun, Done(C, None, "crashed: no")])
         assert ledger.partial() == [A]
         assert list(ledger.bodies([A])) == ["a"]
         assert ledger.finished() == set()
-        ledger.record([Done(A, pack("whole"), "")])
+        ledger.record([done(A, "whole")])
         assert ledger.partial() == []
         assert list(ledger.bodies([A])) == ["whole"]
 
@@ -201,18 +226,19 @@ def test_a_batch_is_stored_whole_or_not_at_all(path):
             " BEGIN SELECT RAISE(ABORT, 'disk full'); END"
         )
         with pytest.raises(RunError, match=r"disk full.*stored before is safe"):
-            ledger.record([Done(A, pack("a"), ""), Done(B, pack("b"), "")])
+            ledger.record([done(A, "a"), done(B, "b")])
         assert ledger.counts() == {}
-        ledger.record([Done(A, pack("a"), "")])  # and it can be used again
+        ledger.record([done(A, "a")])  # and it can be used again
         assert ledger.counts() == {"done": 1}
 
 
 def test_a_session_that_is_not_there_or_was_changed_is_an_error(path):
     with Ledger(path) as ledger:
-        ledger.record([Done(A, None, "x"), Done(B, pack("b"), "")])
+        ledger.record([Done(A, None, "x"), done(B, "b")])
         ledger.do("UPDATE sessions SET body = ? WHERE status = 'done'", (pack("c"),))
         for key in (A, B):
-            with pytest.raises(RunError, match=f"session {key.session} of 'tracker' is missing or damaged"):
+            message = f"session {key.session} of 'tracker' is missing or damaged"
+            with pytest.raises(RunError, match=message):
                 list(ledger.bodies([key]))
 
 
@@ -220,7 +246,7 @@ def test_a_session_that_is_not_there_or_was_changed_is_an_error(path):
 def test_a_damaged_page_is_noticed_and_a_file_that_is_no_ledger_left_alone(path, page):
     keys = [Key("tracker", i) for i in range(200)]
     with Ledger(path) as ledger:
-        ledger.record(Done(key, pack("body " * 300), "") for key in keys)
+        ledger.record(done(key, "body " * 300) for key in keys)
     with sqlite3.connect(path) as database:
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     database.close()
@@ -229,26 +255,35 @@ def test_a_damaged_page_is_noticed_and_a_file_that_is_no_ledger_left_alone(path,
     path.write_bytes(damaged if page == "damaged" else whole[: 4096 * 2])
     with pytest.raises(RunError, match=r"cannot be used|damaged"), Ledger(path) as ledger:
         list(ledger.bodies(keys))
-    path.write_bytes(b"this is no database" * 100)
+    no_ledger = b"this is no database" * 100
+    path.write_bytes(no_ledger)
     refused(r"cannot be used.*nothing was changed", Ledger, path, error=RunError)
-    assert path.read_bytes() == b"this is no database" * 100
+    assert path.read_bytes() == no_ledger
+
+
+EVENT = st.tuples(st.integers(0, 3), st.none() | st.text(max_size=5))
 
 
 @settings(max_examples=40, deadline=None)
-@given(events=st.lists(st.tuples(st.integers(0, 3), st.none() | st.text(max_size=5)), max_size=15))
+@given(events=st.lists(EVENT, max_size=15))
 def test_any_order_of_attempts_gives_the_first_success(tmp_path_factory, events):
     bodies = {}
+    attempts = []
     for session, text in events:
-        if text is not None:
-            bodies.setdefault(session, text)
-    failed = {session for session, _ in events} - set(bodies)
+        key = Key("s", session)
+        if text is None:
+            attempts.append(Done(key, None, "failed"))
+        else:
+            bodies.setdefault(key, text)
+            attempts.append(Done(key, pack(text), "failed"))
+    keys = {attempt.key for attempt in attempts}
     with Ledger(tmp_path_factory.mktemp("ledger") / "ledger.sqlite") as ledger:
-        for session, text in events:
-            ledger.record([Done(Key("s", session), None if text is None else pack(text), "failed")])
-        assert {key.session for key in ledger.finished()} == set(bodies)
-        assert {key.session for key, _ in ledger.failures()} == failed
-        found = ledger.bodies([Key("s", session) for session in sorted(bodies)])
-        assert list(found) == [bodies[session] for session in sorted(bodies)]
+        for attempt in attempts:
+            ledger.record([attempt])
+        assert ledger.finished() == set(bodies)
+        failed = {key for key, _ in ledger.failures()}
+        assert failed == keys - set(bodies)
+        assert list(ledger.bodies(bodies)) == list(bodies.values())
 
 
 class Letters(Settings):
@@ -259,12 +294,14 @@ class Letters(Settings):
 def corpus(settings, stage):
     stage.counts["words"] = settings.words
     tables.write_json(stage.path("cases.json"), {"n": settings.words})
-    frame = pd.DataFrame({"word": [*"abc"][: settings.words], "n": range(settings.words)})
+    alphabet = pd.DataFrame({"word": [*"abc"], "n": range(3)})
+    frame = alphabet[: settings.words]
     return {"words": frame, "empty": pd.DataFrame(), "seen": "passed on"}
 
 
 def count(settings, stage):
-    return {"total": pd.DataFrame({"n": [int(STUDY.read(settings.run, "words")["n"].sum())]})}
+    words = STUDY.read(settings.run, "words")
+    return {"total": words[["n"]].sum().to_frame("n")}
 
 
 def letters(settings):
@@ -273,22 +310,27 @@ def letters(settings):
     return {"alphabet": "ab" * 32}
 
 
-STUDY = Study(
-    "letters",
-    [
-        StageSpec(
-            "corpus", "91_corpus", Letters, corpus, needs=letters,
-            outputs={"words": "words.parquet", "cases": "cases.json", "empty": "empty.csv"},
-            contracts={"words": tables.Contract("words", ("word",), ("word",))},
-        ),
-        StageSpec(
-            "count", "92_count", Letters, count, inputs=("words.parquet",),
-            outputs={"total": "scores/total.csv"}, parameters=lambda settings: {"words": settings.words},
-        ),
-        StageSpec("broken", "93_broken", Letters, lambda settings, stage: {}, outputs={"gone": "gone.csv"}),
-    ],
-    derived={"longest": lambda run: STUDY.read(run, "words").nlargest(1, "n")},
-)  # fmt: skip
+def words_of(settings):
+    return {"words": settings.words}
+
+
+def no_table(settings, stage):
+    return {}
+
+
+def longest(run):
+    return STUDY.read(run, "words").nlargest(1, "n")
+
+
+FILES = {"words": "words.parquet", "cases": "cases.json", "empty": "empty.csv"}
+CONTRACTS = {"words": tables.Contract("words", ("word",), ("word",))}
+CORPUS = StageSpec("corpus", "91_corpus", Letters, corpus, needs=letters, outputs=FILES, contracts=CONTRACTS)
+TOTAL = {"total": "scores/total.csv"}
+COUNT = StageSpec(
+    "count", "92_count", Letters, count, inputs=("words.parquet",), outputs=TOTAL, parameters=words_of
+)
+BROKEN = StageSpec("broken", "93_broken", Letters, no_table, outputs={"gone": "gone.csv"})
+STUDY = Study("letters", [CORPUS, COUNT, BROKEN], derived={"longest": longest})
 
 
 @pytest.fixture
@@ -297,15 +339,17 @@ def study_results(results):
 
 
 def test_a_stage_writes_its_tables_and_the_manifest_names_them(study_results):
-    made = STUDY.run("corpus", Letters())
-    assert made["seen"] == "passed on"
+    results = STUDY.run("corpus", Letters())
+    assert results["seen"] == "passed on"
     entry = STUDY.finished("r1", "corpus")
     assert entry["parameters"] == {"run": "r1", "words": 2}
     assert entry["counts"] == {"words": 2}
     assert entry["inputs"] == {"alphabet": "ab" * 32}
     assert set(entry["outputs"]) == {"words.parquet", "cases.json", "empty.csv"}
-    assert STUDY.read("r1", "words").equals(made["words"])
-    assert STUDY.read("r1", "words", columns=["n"]).columns.to_list() == ["n"]
+    words = STUDY.read("r1", "words")
+    assert words.equals(results["words"])
+    numbers = STUDY.read("r1", "words", columns=["n"])
+    assert list(numbers) == ["n"]
     assert STUDY.read("r1", "empty").empty
     assert STUDY.read("r1", "longest")["word"].to_list() == ["b"]
 
@@ -343,4 +387,5 @@ def test_settings_are_checked_and_declared_tables_must_be_made(study_results):
     refused("takes Letters, not int", STUDY.run, "corpus", 3)
     assert not study_results.exists()
     refused("gone", STUDY.run, "broken", Letters(), error=RunError)
-    assert runs.Run("letters", "r1").manifest()["stages"]["broken"]["status"] == "failed"
+    manifest = runs.Run("letters", "r1").manifest()
+    assert manifest["stages"]["broken"]["status"] == "failed"
