@@ -29,14 +29,16 @@ def space_of(concepts):
     keys = re.split(r",\s+", concepts)
     parts = [key.partition("=") for key in keys]
     fields, _, values = zip(*parts, strict=True)
-    return ConceptSpace(fields, values, np.ones(len(keys), np.int64), 9, tuple(keys))
+    n_films = np.ones(len(keys), np.int64)
+    return ConceptSpace(fields, values, n_films, 9, tuple(keys))
 
 
 def name_maya(request):
     """A model's answer: an actor of the catalogue and one of none where the text names Maya."""
     names = {field: [] for field in CONCEPT_FIELDS}
-    if "Maya" in request.messages[-1].content:
-        names = {**names, "actor": ["Maya Lind", "Nobody Known"]}
+    text = request.messages[-1].content
+    if "Maya" in text:
+        names["actor"] = ["Maya Lind", "Nobody Known"]
     return json.dumps(names)
 
 
@@ -56,15 +58,15 @@ def concepts_of(name, text):
 def test_every_extractor_keeps_the_contract(name):
     extractor = extractor_of(name)
     texts = ["A horror film with Maya Lind, 1999.", "", "   ", "nothing here"]
-    sets = extractor.sets([*texts, texts[0]])
-    codes = frozenset().union(*sets)
+    sets = extractor.sets(texts)
+    horror, empty, blank, other = sets
     assert isinstance(extractor.embedder, str)
-    assert sets[4] == sets[0]
-    assert sets[1] == sets[2] == frozenset()
-    assert codes <= set(range(len(extractor.space.value)))
-    assert extractor.sets(texts[::-1]) == sets[3::-1]
+    assert empty == blank == frozenset()
+    assert horror | other <= set(range(len(extractor.space.value)))
+    assert extractor.sets([*texts, texts[0]]) == [*sets, horror]
+    assert extractor.sets(texts[::-1]) == sets[::-1]
     assert extractor.sets([]) == []
-    assert "actor=maya lind" in extractor.space.keys(sets[0])
+    assert "actor=maya lind" in extractor.space.keys(horror)
 
 
 IN_WORD = table(__file__, "in_words")
@@ -84,10 +86,7 @@ def test_the_default_finds_nothing_inside_words(concept, text):
     assert extractor.sets([text]) == [frozenset()]
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "concept", "is_seen"),
-    table(__file__, "extractors_by_hand"),
-)
+@pytest.mark.parametrize(("name", "text", "concept", "is_seen"), table(__file__, "extractors_by_hand"))
 def test_extractors_by_hand(name, text, concept, is_seen):
     assert (concept in concepts_of(name, text)) is is_seen
 
@@ -98,19 +97,16 @@ def test_rules_take_years_of_three_centuries():
     assert space.keys(codes) == ["year=1850"]
 
 
-TEXTS_TO_EMBED = """Do you know a crime drama, perhaps in French?|drama|Anything by the director of that thriller?
-|I liked the sound of it. Who stars in it?|1994|x|Ääh, très bien — romance!"""
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("text", TEXTS_TO_EMBED.split("|"))
+@pytest.mark.parametrize("text", table(__file__, "texts_to_embed"))
 def test_embed_equals_the_textbook_computation(text):
     space = ThesisCatalog.load("sample").space
     concepts = set()
     for codes in space.fields.values():
         grams = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5))
         values = grams.fit_transform([space.value[code] for code in codes])
-        cosine = (grams.transform([text]) @ values.T).toarray().ravel()
+        products = grams.transform([text]) @ values.T
+        (cosine,) = products.toarray()
         for row in np.argsort(-cosine, kind="stable")[:3]:
             if cosine[row] >= 0.35:
                 concepts.add(codes[row])
@@ -127,19 +123,18 @@ def test_a_model_without_a_usable_answer_is_an_error():
     refused("gave no usable answer", extractor.sets, ["hello there"], error=RunError)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"), [("substrings", "did you mean 'substring'"), ("llm", "needs a model")]
-)
+@pytest.mark.parametrize(("name", "message"), table(__file__, "impossible_extractors"))
 def test_an_extractor_that_cannot_be_made_says_why(name, message):
     refused(message, extractors.create, name, ExtractorInputs(space_of(CONCEPTS)))
 
 
 TEXTS = st.text(alphabet="abcer éß.ıΩ𝔄\n\x00", max_size=60)
-PATTERNS = st.text(alphabet="abcer éß𝔄", min_size=1, max_size=19) | st.text("ab", min_size=1)
+PATTERN = st.text("abcer éß𝔄", min_size=1, max_size=19) | st.text("ab", min_size=1)
+PATTERNS = st.lists(PATTERN, max_size=12)
 
 
 @settings(max_examples=200, deadline=None)
-@given(TEXTS, st.lists(PATTERNS, max_size=12))
+@given(TEXTS, PATTERNS)
 def test_the_matcher_equals_a_loop_of_in_tests(text, patterns):
     inside = {number for number, pattern in enumerate(patterns) if pattern in text}
     assert SubstringMatcher(patterns).find([text]) == [inside]
@@ -156,20 +151,24 @@ def test_whole_matches_equal_a_regular_expression(text):
     assert SubstringMatcher(patterns).find([text], whole=True) == [whole]
 
 
-EVERY = "".join(map(chr, range(0x20000, 0x30000)))
+def test_any_character_may_occur_in_patterns_and_texts():
+    every = "".join(map(chr, range(0x20000, 0x30000)))
+    matcher = SubstringMatcher([every, "", every[5:9]])
+    whole, empty, beginning = matcher.find([every, "", every[:9]])
+    assert whole == {0, 2}
+    assert empty == set()
+    assert beginning == {2}
+    matcher = SubstringMatcher(["b", "\ufffdb"])
+    lone, replaced = matcher.find(["a\ud800b", "a\ufffdb"])
+    assert lone == {0}
+    assert replaced == {0, 1}
 
 
-@pytest.mark.parametrize(
-    ("patterns", "texts", "sets"),
-    [
-        ([EVERY, "", EVERY[5:9]], [EVERY, "", EVERY[:9]], [{0, 2}, set(), {2}]),
-        (["b", "\ufffdb"], ["a\ud800b", "a\ufffdb"], [{0}, {0, 1}]),
-        ([], ["a"], [set()]),
-        (["b", "a", "b"], ["b"], [{0, 2}]),
-    ],
-)
-def test_any_character_may_occur_in_patterns_and_texts(patterns, texts, sets):
-    assert SubstringMatcher(patterns).find(texts) == sets
+def test_a_matcher_may_have_no_pattern_or_one_twice():
+    none = SubstringMatcher([])
+    twice = SubstringMatcher(["b", "a", "b"])
+    assert none.find(["a"]) == [set()]
+    assert twice.find(["b"]) == [{0, 2}]
 
 
 @pytest.mark.parametrize(("text", "is_whole"), table(__file__, "full_stops"))
@@ -195,8 +194,11 @@ def seconds(extractor, text):
     return time.process_time() - began
 
 
+OFFLINE = [name for name in EXTRACTORS.names() if name != "llm"]
+
+
 @pytest.mark.parametrize("piece", ["drama and maya lynd ", "x", "a\u0301"])
-@pytest.mark.parametrize("name", [name for name in EXTRACTORS.names() if name != "llm"])
+@pytest.mark.parametrize("name", OFFLINE)
 def test_scoring_a_text_of_a_hundred_times_the_length_takes_no_ten_thousand_times_the_time(name, piece):
     extractor = extractor_of(name)
     short = seconds(extractor, piece * 500)
@@ -206,38 +208,36 @@ def test_scoring_a_text_of_a_hundred_times_the_length_takes_no_ten_thousand_time
 FILMS = ThesisCatalog(table(__file__, "films"))
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "form"),
-    table(__file__, "forms"),
-)
+@pytest.mark.parametrize(("field", "value", "form"), table(__file__, "forms"))
 def test_values_are_compared_in_the_thesis_s_form(field, value, form):
     assert normalise(field, value) == form
 
 
 def test_the_index_repeats_films_and_the_space_counts_distinct_ones():
-    action = FILMS.space.code_of["genre", "action"]
+    space = FILMS.space
+    action = space.code_of["genre", "action"]
     assert FILMS.index["genre"]["action"] == [0, 0, 1]
     assert FILMS.index["actor"]["maya lind"] == [0, 1, 1]
-    assert FILMS.space.films[action] == 2
-    assert FILMS.space.idf[action] == pytest.approx(np.log(4 / 3) + 1)
+    assert space.films[action] == 2
+    assert space.idf[action] == pytest.approx(np.log(4 / 3) + 1)
 
 
 def test_a_label_that_was_normalised_never_meets_its_own_constraint():
-    assert FILMS.space.code_of["genre", "crime"] not in FILMS.raw_codes[1]
-    assert FILMS.space.code_of["genre", "action"] in FILMS.raw_codes[1]
+    codes = FILMS.space.code_of
+    beta = FILMS.raw_codes[1]
+    assert codes["genre", "crime"] not in beta
+    assert codes["genre", "action"] in beta
 
 
 def test_the_sample_is_a_catalogue_and_an_empty_or_missing_file_is_none(tmp_path):
-    (tmp_path / "empty.json").write_text("{}")
     assert len(ThesisCatalog.load("sample")) > 700
-    refused("json", ThesisCatalog.load, tmp_path / "empty.json")
-    refused("json", ThesisCatalog.load, tmp_path / "missing.json")
+    path = tmp_path / "films.json"
+    refused("json", ThesisCatalog.load, path)
+    path.write_text("{}")
+    refused("json", ThesisCatalog.load, path)
 
 
-@pytest.mark.parametrize(
-    ("constraints", "films", "how"),
-    table(__file__, "retrieval"),
-)
+@pytest.mark.parametrize(("constraints", "films", "how"), table(__file__, "retrieval"))
 def test_retrieval_says_how_it_came_to_its_films(constraints, films, how):
     assert FILMS.candidates(constraints) == (set(films), how)
 
@@ -256,7 +256,8 @@ def test_the_sentence_space_equals_scikit_learn(vocabulary):
     theirs = TfidfVectorizer(stop_words="english", ngram_range=(1, 2), vocabulary=vocabulary).fit(DOCUMENTS)
     rows = ours.rows(COMPARED)
     dense = theirs.transform(COMPARED).toarray()
-    products = [dense[0] @ dense[4], dense[0] @ dense[0], 0.0]
+    first = dense[0]
+    products = [first @ dense[4], first @ first, 0.0]
     assert list(ours.vocabulary) == list(theirs.get_feature_names_out())
     np.testing.assert_allclose(rows.toarray(), dense, atol=1e-12)
     compared = cosines(rows, [0, 0, 2], [4, 0, 0])
