@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy
+from pytest import approx
 
 from crs_lib import stats
 from crs_lib.stats import Design, Estimate
@@ -93,9 +94,9 @@ def test_numbers_are_those_of_the_single_functions(results):
     design = Design(value="tas", pairs=[("tracker", "amnesiac")])
     columns = ["diff", "low", "high", "p"]
     gap = stats.mean_tests(means, design).iloc[0]
-    assert results.pairwise.iloc[0][columns].tolist() == pytest.approx(gap[columns].tolist())
+    assert results.pairwise.iloc[0][columns].tolist() == approx(gap[columns].tolist())
     adjusted = stats.holm(results.declared["p"])
-    assert results.declared["p_adjusted"].to_numpy() == pytest.approx(adjusted)
+    assert results.declared["p_adjusted"].to_numpy() == approx(adjusted)
     omnibus = results.omnibus.set_index("test")
     assert omnibus.loc["repeated-measures ANOVA", "p_gg"] == rm_anova(means, design)["p_gg"][0]
     assert omnibus.loc["Friedman", "statistic"] == stats.friedman(means, design)["statistic"][0]
@@ -150,7 +151,7 @@ def test_same_seed_same_battery_whatever_the_row_order(few):
         pd.testing.assert_frame_equal(ours, shuffled, rtol=1e-4, atol=1e-9)
 
 
-@pytest.mark.parametrize(("side", "alike", "low", "high", "word"), table(__file__, "verdicts"))
+@pytest.mark.parametrize("side, alike, low, high, word", table(__file__, "verdicts"))
 def test_a_difference_needs_test_and_interval_and_equality_a_test_of_its_own(side, alike, low, high, word):
     gap = Estimate(0.0, low, high)
     assert stats.verdict(gap, 0.05, side=side, equivalent=alike) == word
@@ -174,17 +175,17 @@ def test_a_run_of_few_scenarios_says_why_it_has_no_verdict():
     assert set(single.declared["verdict"]) == {"not compared"}
 
 
-@pytest.mark.parametrize(("p", "words"), table(__file__, "p_in_words"))
+@pytest.mark.parametrize("p, words", table(__file__, "p_in_words"))
 def test_p_in_words(p, words):
     assert stats.p_in_words(p) == words
 
 
-@pytest.mark.parametrize(("value", "low", "high", "printed"), table(__file__, "intervals"))
+@pytest.mark.parametrize("value, low, high, printed", table(__file__, "intervals"))
 def test_intervals_in_words(value, low, high, printed):
     assert str(Estimate(value, low, high)) == printed
 
 
-@pytest.mark.parametrize(("change", "words"), table(__file__, "bad_plans"))
+@pytest.mark.parametrize("change, words", table(__file__, "bad_plans"))
 def test_a_bad_plan_says_what_to_mend(change, words):
     refused(words, stats.battery, FRAME, PLAN | change)
 
@@ -221,9 +222,9 @@ def test_the_anova_table_holds_scipys_numbers(scores, wide):
     anova = stats.anova_table(scores, ["x", "y", "flat"]).set_index(["outcome", "test"])
     assert anova.loc["x"].index.tolist() == ["one-way ANOVA", "repeated-measures ANOVA", "Friedman"]
     one_way = scipy.stats.f_oneway(*wide.to_numpy().T)
-    assert anova.loc[("x", "one-way ANOVA"), ["statistic", "p"]].tolist() == pytest.approx([*one_way])
+    assert anova.loc[("x", "one-way ANOVA"), ["statistic", "p"]].tolist() == approx([*one_way])
     friedman = scipy.stats.friedmanchisquare(*wide.to_numpy().T)
-    assert anova.loc[("x", "Friedman"), ["statistic", "p"]].tolist() == pytest.approx([*friedman])
+    assert anova.loc[("x", "Friedman"), ["statistic", "p"]].tolist() == approx([*friedman])
 
 
 def test_the_anova_table_says_what_the_thesis_ignores(scores, wide):
@@ -242,11 +243,11 @@ def test_the_tukey_table_holds_scipys_numbers(scores, wide):
     tukey = stats.tukey_table(scores, ["x", "y"])
     assert len(tukey) == 3 * 2
     pairs = tukey[tukey["outcome"] == "x"].set_index(["a", "b"])
-    assert pairs.loc[("a", "c"), "diff"] == pytest.approx(wide["a"].mean() - wide["c"].mean())
+    assert pairs.loc[("a", "c"), "diff"] == approx(wide["a"].mean() - wide["c"].mean())
     p = scipy.stats.tukey_hsd(*wide.to_numpy().T).pvalue
-    assert pairs.loc[("a", "c"), "p"] == pytest.approx(p[0, 2], rel=1e-6)
+    assert pairs.loc[("a", "c"), "p"] == approx(p[0, 2], rel=1e-6)
     wilcoxon = scipy.stats.wilcoxon(wide["a"] - wide["b"])
-    assert pairs.loc[("a", "b"), "p_wilcoxon"] == pytest.approx(wilcoxon.pvalue, rel=1e-9)
+    assert pairs.loc[("a", "b"), "p_wilcoxon"] == approx(wilcoxon.pvalue, rel=1e-9)
     assert pairs["p_holm"].between(pairs["p_wilcoxon"], 3 * pairs["p_wilcoxon"]).all()
     assert (pairs["paired_high"] - pairs["paired_low"] < pairs["high"] - pairs["low"]).all()
 
@@ -286,9 +287,9 @@ def test_independent_samples_have_tests_of_their_own(apart, apart_means):
     row = apart.pairwise.iloc[0]
     welch = scipy.stats.ttest_ind(apart_means[row["a"]], apart_means[row["b"]], equal_var=False)
     interval = welch.confidence_interval()
-    assert row["low"] == pytest.approx(interval.low)
-    assert row["high"] == pytest.approx(interval.high)
-    assert row["p"] == pytest.approx(welch.pvalue)
+    assert row["low"] == approx(interval.low)
+    assert row["high"] == approx(interval.high)
+    assert row["p"] == approx(welch.pvalue)
     assert row["verdict"] == "higher"
     assert apart.leaderboard["rank"].tolist() == [1, 2, 3]
     assert set(apart.effects["effect"]) == {"omega_squared"}
@@ -310,7 +311,7 @@ def test_the_thesis_tables_of_independent_samples_claim_no_pairs(apart_means):
     tukey = stats.tukey_table(APART, ["tas"])
     samples = [apart_means[name] for name in ("amnesiac", "popular", "tracker")]
     games_howell = scipy.stats.tukey_hsd(*samples, equal_var=False)
-    assert tukey["p_games_howell"][0] == pytest.approx(games_howell.pvalue[0, 1], rel=1e-6)
+    assert tukey["p_games_howell"][0] == approx(games_howell.pvalue[0, 1], rel=1e-6)
     assert not {"paired_diff", "p_wilcoxon"} & set(tukey)
     assert (tukey["p_holm"] <= 1).all()
 
@@ -325,7 +326,7 @@ def served(system, gain, cost, misfit, n=150):
     return frame.assign(straight_gain=frame["gain_after_change"] + frame["shift_cost"])
 
 
-@pytest.mark.parametrize(("first", "second", "sentence"), table(__file__, "sentences"))
+@pytest.mark.parametrize("first, second, sentence", table(__file__, "sentences"))
 def test_one_function_gives_the_sentence(first, second, sentence):
     frame = pd.concat([served("a", *first), served("b", *second)])
     pair = stats.adaptation_of(frame, "a", "b")
@@ -352,9 +353,9 @@ def test_there_is_no_word_below_a_hundred_users():
 def test_parts_add_up_also_in_print():
     pair = stats.adaptation_of(ADAPTS, "a", "b")
     gain = pair.gain.estimate.value
-    assert pair.ability.estimate.value + pair.adaptation.value == pytest.approx(gain, abs=1e-12)
+    assert pair.ability.estimate.value + pair.adaptation.value == approx(gain, abs=1e-12)
     ability, adaptation = [float(part.replace("−", "-")) for part in pair.printed_parts]
-    assert ability + adaptation == pytest.approx(round(gain, 2))
+    assert ability + adaptation == approx(round(gain, 2))
 
 
 def test_the_battery_judges_the_declared_contrasts_by_the_corrected_p():

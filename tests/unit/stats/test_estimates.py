@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from pytest import approx
 from scipy import stats as sp
 
 from crs_lib import stats
@@ -26,10 +27,10 @@ def test_bca_equals_scipy_up_to_monte_carlo_error():
     frame = pd.DataFrame({"system": "a", "scenario": range(40), "value": x})
     row = stats.cluster_bootstrap(frame, Design(resamples=20_000, seed=1)).iloc[0]
     theirs = sp.bootstrap((x,), np.mean, n_resamples=20_000, method="BCa", rng=np.random.default_rng(3))
-    assert row["mean"] == pytest.approx(x.mean(), rel=1e-12)
-    assert row["low"] == pytest.approx(theirs.confidence_interval.low, abs=0.02)
-    assert row["high"] == pytest.approx(theirs.confidence_interval.high, abs=0.06)
-    assert row["error"] == pytest.approx(theirs.standard_error, rel=0.03)
+    assert row["mean"] == approx(x.mean(), rel=1e-12)
+    assert row["low"] == approx(theirs.confidence_interval.low, abs=0.02)
+    assert row["high"] == approx(theirs.confidence_interval.high, abs=0.06)
+    assert row["error"] == approx(theirs.standard_error, rel=0.03)
     draws = np.random.default_rng(4).integers(0, 40, (9999, 40))
     percentile = np.quantile(x[draws].mean(axis=1), 0.975)
     assert row["high"] - percentile > 0.1
@@ -41,8 +42,8 @@ def test_weights_are_multinomial_and_independent_of_the_chunks():
     assert len(parts) == 30
     np.testing.assert_array_equal(whole, np.vstack(parts))
     assert set(whole.sum(axis=1)) == {7}
-    assert whole.var() == pytest.approx(6 / 7, rel=0.05)  # a cell of a multinomial(7, 1/7): 7 * 1/7 * 6/7
-    assert np.corrcoef(whole.T)[0, 1] == pytest.approx(-1 / 6, abs=0.06)
+    assert whole.var() == approx(6 / 7, rel=0.05)  # a cell of a multinomial(7, 1/7): 7 * 1/7 * 6/7
+    assert np.corrcoef(whole.T)[0, 1] == approx(-1 / 6, abs=0.06)
 
 
 @pytest.fixture
@@ -55,15 +56,15 @@ def holed():
 
 def test_means_are_over_what_is_there_and_count_it(holed):
     means = stats.cluster_bootstrap(matrix_frame(holed), DRAWS).set_index("system")
-    assert means["mean"].to_numpy() == pytest.approx(np.nanmean(holed, axis=0))
+    assert means["mean"].to_numpy() == approx(np.nanmean(holed, axis=0))
     assert means.loc["s1", ["n", "n_missing", "clusters"]].tolist() == [11, 1, 11]
 
 
 def test_differences_are_over_what_both_have_and_count_it(holed):
     gaps = stats.cluster_bootstrap_differences(matrix_frame(holed), DRAWS).set_index(["a", "b"])
     first, second, third = holed.T
-    assert gaps.loc[("s0", "s2"), "diff"] == pytest.approx(np.mean(first - third))
-    assert gaps.loc[("s0", "s1"), "diff"] == pytest.approx(np.nanmean(first - second))
+    assert gaps.loc[("s0", "s2"), "diff"] == approx(np.mean(first - third))
+    assert gaps.loc[("s0", "s1"), "diff"] == approx(np.nanmean(first - second))
     assert gaps.loc[("s0", "s1"), ["n", "n_missing"]].tolist() == [11, 1]
 
 
@@ -92,15 +93,15 @@ def test_the_difference_of_two_correlations_is_paired(correlated):
     near = correlation("near")["correlation"][0]
     far = correlation("far")["correlation"][0]
     gap = correlation("near", minus="far").iloc[0]
-    assert gap["correlation"] == pytest.approx(near - far)
+    assert gap["correlation"] == approx(near - far)
     assert gap["low"] < gap["correlation"] < gap["high"]
     none = correlation("near", minus="same").iloc[0]
-    assert none["correlation"] == pytest.approx(0, abs=1e-12)
+    assert none["correlation"] == approx(0, abs=1e-12)
     assert math.isnan(none["low"]), "the same in every draw has no interval"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "function"), [("pearson", sp.pearsonr), ("spearman", sp.spearmanr)])
+@pytest.mark.parametrize("kind, function", [("pearson", sp.pearsonr), ("spearman", sp.spearmanr)])
 def test_correlation_equals_scipy(kind, function):
     rng = np.random.default_rng(3)
     x = rng.integers(0, 6, 60).astype(float)
@@ -108,14 +109,14 @@ def test_correlation_equals_scipy(kind, function):
     frame.loc[5, "x"] = np.nan
     row = stats.cluster_bootstrap_correlation(frame, "x", "y", Design(resamples=3000), kind=kind).iloc[0]
     both = frame.dropna()
-    assert row["correlation"] == pytest.approx(function(both["x"], both["y"])[0], rel=1e-10)
+    assert row["correlation"] == approx(function(both["x"], both["y"])[0], rel=1e-10)
     draws = []
     for number in range(1000):
         draw = both.sample(frac=1, replace=True, random_state=number)
         draws.append(function(draw["x"], draw["y"])[0])
     low, high = np.quantile(draws, [0.025, 0.975])
-    assert row["low"] == pytest.approx(low, abs=0.04)
-    assert row["high"] == pytest.approx(high, abs=0.04)
+    assert row["low"] == approx(low, abs=0.04)
+    assert row["high"] == approx(high, abs=0.04)
     assert row[["n", "n_missing"]].tolist() == [59, 1]
 
 
@@ -143,7 +144,7 @@ def test_a_mean_of_any_scale_has_the_interval_of_t():
     values = np.random.default_rng(1).normal(0.3, 0.3, 30)
     mean = stats.mean_interval([*values, np.nan], limits=stats.Range())
     low, high = sp.t.interval(0.95, 29, values.mean(), values.std(ddof=1) / np.sqrt(30))
-    assert mean[:4] == pytest.approx((values.mean(), low, high, 30))
+    assert mean[:4] == approx((values.mean(), low, high, 30))
 
 
 def test_a_bounded_mean_has_the_interval_of_the_sample_with_a_user_made_up_on_that_side():
@@ -151,7 +152,7 @@ def test_a_bounded_mean_has_the_interval_of_the_sample_with_a_user_made_up_on_th
     mean = stats.mean_interval(values)
     for end, sign in ((mean.low, -1), (mean.high, 1)):
         wide = [*values, values.mean() + sign * 0.5]
-        assert end == pytest.approx(sp.t.interval(0.95, 30, np.mean(wide), sp.sem(wide))[sign > 0])
+        assert end == approx(sp.t.interval(0.95, 30, np.mean(wide), sp.sem(wide))[sign > 0])
 
 
 @pytest.mark.parametrize("values", [[1.0] * 30 + [0.9], [0.0] * 9 + [1.0], [0.0, 1.0] * 4])
@@ -162,7 +163,7 @@ def test_no_interval_leaves_the_range(values):
 
 
 @pytest.mark.parametrize(
-    ("values", "printed"),
+    "values, printed",
     [
         ([0.5, 0.7], "0.60 (2 users)"),
         ([0.5], "0.50 (1 user)"),
@@ -177,7 +178,7 @@ def test_what_has_no_interval_says_why(values, printed):
 def test_a_ratio_lies_within_its_interval():
     top, bottom = np.array([0.0, 0.3, 0.2, 0.5] * 6), np.array([0.1, 1.0, 0.4, 1.0] * 6)
     share = stats.ratio_interval(top, bottom)
-    assert share.value == pytest.approx(top.mean() / bottom.mean())
+    assert share.value == approx(top.mean() / bottom.mean())
     assert share.low < share.value < share.high
     assert math.isnan(stats.ratio_interval([np.nan], [1.0]).value)
 
@@ -191,7 +192,7 @@ def test_rare_large_losses_are_covered():
     assert np.mean((plain_low <= 0.03) & (plain_high >= 0.03)) < 0.85
 
 
-@pytest.mark.parametrize(("seed", "margin"), [(0, 0.1), (1, 0.3), (2, 0.5), (3, 0.9)])
+@pytest.mark.parametrize("seed, margin", [(0, 0.1), (1, 0.3), (2, 0.5), (3, 0.9)])
 def test_the_tests_say_what_the_interval_says(seed, margin):
     frame = matrix_frame(np.clip(random_matrix(seed, 40, 2) / 4, -1, 1))
     row = stats.mean_tests(frame, Design(limits=GAIN), margin=margin).iloc[0]
@@ -207,7 +208,7 @@ def paired(gap, noise):
     return matrix_frame(np.column_stack([height + ahead, height]), names=["a", "b"])
 
 
-@pytest.mark.parametrize(("gap", "noise", "word", "printed"), table(__file__, "paired_verdicts"))
+@pytest.mark.parametrize("gap, noise, word, printed", table(__file__, "paired_verdicts"))
 def test_a_verdict_changes_with_the_data_and_respects_the_pairing(gap, noise, word, printed):
     """Scenarios differ by 0.9, the pairs by 0.02: only a paired interval can be this narrow."""
     difference = stats.difference_of(paired(gap, noise), "a", "b", "value")
@@ -218,7 +219,7 @@ def test_a_verdict_changes_with_the_data_and_respects_the_pairing(gap, noise, wo
 def test_a_mean_counts_scenarios_and_the_resolution_is_that_of_the_least_certain_neighbours():
     frame = paired(0.0, 0.5)
     mean = stats.mean_of(frame, "value")
-    assert mean.value == pytest.approx(0.45)
+    assert mean.value == approx(0.45)
     assert mean.n == 10
     finest = stats.resolution_of(frame, "value")
     assert finest.half == stats.difference_of(frame, "a", "b", "value").half

@@ -8,6 +8,7 @@ import pytest
 import statsmodels.formula.api as smf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pytest import approx
 from scipy import stats as sp
 from statsmodels.duration.hazard_regression import PHReg
 
@@ -37,15 +38,16 @@ def test_kaplan_meier_is_the_product_over_event_times(waits):
         share *= 1 - events / at_risk
         assert row.at_risk == at_risk
         assert row.events == events
-        assert row.survival == pytest.approx(share, abs=1e-12)
+        assert row.survival == approx(share, abs=1e-12)
     assert curve["survival"].is_monotonic_decreasing
     ends = curve.dropna()[["low", "survival", "high"]].to_numpy()
     assert (np.diff(ends) >= -1e-12).all()
 
 
 def test_missing_times_are_left_out_and_counted():
-    waits = {"time": [1, 2, np.nan, 3, 4, 5], "event": [True] * 3 + [False] * 3}
-    frame = pd.DataFrame({"system": list("aaabbb"), "scenario": 0, **waits})
+    frame = pd.DataFrame({"system": list("aaabbb"), "scenario": 0})
+    frame["time"] = [1, 2, np.nan, 3, 4, 5]
+    frame["event"] = frame["system"] == "a"
     curve = stats.kaplan_meier(frame)
     assert curve["system"].tolist() == ["a", "a", "a", "b"]
     assert curve["n"].tolist() == [2, 2, 2, 3]
@@ -65,22 +67,28 @@ def test_unreadable_times_are_refused():
 @pytest.fixture
 def untied():
     """Two systems in 40 scenarios, three waits each, no two of one length."""
-    frame = pd.DataFrame({"system": ["a", "b"] * 60, "scenario": np.repeat(range(40), 3), "event": True})
-    return frame.assign(time=np.random.default_rng(1).exponential(size=120))
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"system": ["a", "b"] * 60, "event": True})
+    frame["scenario"] = np.repeat(range(40), 3)
+    return frame.assign(time=rng.exponential(size=120))
 
 
 def test_robust_hazard_errors_without_ties_are_those_of_statsmodels(untied):
     row = hazard_ratios(untied).iloc[0]
     first = (untied["system"] == "a").to_numpy(dtype=float)
-    model = PHReg(untied["time"].to_numpy(), first, status=np.ones(120), ties="efron")
+    time = untied["time"].to_numpy()
+    model = PHReg(time, first, status=np.ones(120), ties="efron")
     theirs = model.fit(groups=untied["scenario"].to_numpy())
-    error = np.log(row["high"] / row["low"]) / (2 * sp.norm.ppf(0.975))
-    assert error == pytest.approx(theirs.bse[0], rel=1e-6)
-    assert np.log(row["estimate"]) == pytest.approx(theirs.params[0], rel=1e-9)
+    width = np.log(row["high"] / row["low"])
+    error = width / (2 * sp.norm.ppf(0.975))
+    assert error == approx(theirs.bse[0], rel=1e-6)
+    logarithm = np.log(row["estimate"])
+    assert logarithm == approx(theirs.params[0], rel=1e-9)
 
 
 def test_a_time_may_be_censored_before_the_first_event(untied):
-    row = hazard_ratios(untied.assign(event=untied["time"] > 0.1)).iloc[0]
+    censored = untied.assign(event=untied["time"] > 0.1)
+    row = hazard_ratios(censored).iloc[0]
     assert row["low"] < row["estimate"] < row["high"]
 
 
@@ -88,48 +96,60 @@ def test_a_time_may_be_censored_before_the_first_event(untied):
 def test_robust_hazard_ratios_keep_their_level_where_most_recover_at_once():
     """Two equal systems, 70 % of the shifts recovered by the first reply: 5 % of 200 tests reject."""
     rng = np.random.default_rng(5)
-    scenario = np.tile(np.repeat(np.arange(40), 2), 2)
-    frame = pd.DataFrame({"system": np.repeat(["a", "b"], 80), "scenario": scenario})
+    system = np.repeat(["a", "b"], 80)
+    twice = np.repeat(np.arange(40), 2)
+    frame = pd.DataFrame({"system": system, "scenario": np.tile(twice, 2)})
     rejected = 0
     for _ in range(200):
-        time = np.minimum(rng.geometric(0.7, 160) - 1, 3)
+        waits = rng.geometric(0.7, 160) - 1
+        time = np.minimum(waits, 3)
         ratios = hazard_ratios(frame.assign(time=time, event=time < 3))
         rejected += ratios["p"][0] < 0.05
-    assert rejected / 200 == pytest.approx(0.05, abs=3.5 * (0.05 * 0.95 / 200) ** 0.5)
+    error = (0.05 * 0.95 / 200) ** 0.5
+    assert rejected / 200 == approx(0.05, abs=3.5 * error)
 
 
 def recovered(at_once, pairs=None):
     """The hazard ratio of two systems of 50 shifts, the first ``at_once`` of which recover at once, the others later."""
-    frame = pd.DataFrame({"system": np.repeat(["a", "b"], 50), "scenario": np.tile(range(50), 2)})
-    time = (np.arange(100) >= at_once).astype(float)
-    return hazard_ratios(frame.assign(time=time, event=True), Design(pairs=pairs)).iloc[0]
+    frame = pd.DataFrame({"system": np.repeat(["a", "b"], 50), "event": True})
+    frame["scenario"] = np.tile(range(50), 2)
+    frame["time"] = (frame.index >= at_once).astype(float)
+    ratios = hazard_ratios(frame, Design(pairs=pairs))
+    return ratios.iloc[0]
 
 
 def test_no_hazard_ratio_is_made_up():
-    assert recovered(50)[["estimate", "low", "high", "p"]].isna().all(), "all of a before all of b"
+    apart = recovered(50)
+    assert apart[["estimate", "low", "high", "p"]].isna().all(), "all of a before all of b"
     alike = recovered(100)
-    assert alike["estimate"] == pytest.approx(1)
+    assert alike["estimate"] == approx(1)
     assert alike[["low", "high", "p"]].isna().all()
     late = recovered(99)
     assert late["low"] < 1 < late["estimate"] < late["high"]
-    assert recovered(99, [("b", "a")])["estimate"] == pytest.approx(1 / late["estimate"], rel=1e-6)
+    turned = recovered(99, [("b", "a")])
+    assert turned["estimate"] == approx(1 / late["estimate"], rel=1e-6)
 
 
 @pytest.fixture
 def cases():
     """Four cases: two recover at once, one later, one never. By chance a tenth would, then a fifth."""
-    columns = {"scenario": [*"abcdcd"], "time": [0] * 4 + [1] * 2, "expected": [0.1] * 4 + [0.2] * 2}
-    return pd.DataFrame({"system": "s", "event": [True, True, False, False, True, False], **columns})
+    frame = pd.DataFrame(
+        table(__file__, "recovered_cases"), columns=["scenario", "time", "event", "expected"]
+    )
+    return frame.assign(system="s")
 
 
 def test_recovery_beyond_chance_is_that_of_the_cases_at_risk(cases):
     recovery = net_incidence(cases)
     assert recovery["at_risk"].tolist() == [4, 2]
     assert recovery["events"].tolist() == [2, 1]
-    assert recovery["incidence"].tolist() == pytest.approx([1 - 0.5 / 0.9, 1 - 0.25 / (0.9 * 0.8)])
+    first, later = recovery["incidence"]
+    assert first == approx(1 - 0.5 / 0.9)
+    assert later == approx(1 - 0.25 / (0.9 * 0.8))
     without_chance = net_incidence(cases.assign(expected=0.0))
-    assert without_chance["incidence"].tolist() == pytest.approx([0.5, 0.75])
-    assert net_incidence(cases.assign(expected=1.0))["incidence"].isna().all()
+    assert without_chance["incidence"].tolist() == approx([0.5, 0.75])
+    by_chance_alone = net_incidence(cases.assign(expected=1.0))
+    assert by_chance_alone["incidence"].isna().all()
     refused("whole numbers from 0 on", net_incidence, cases.assign(time=0.5))
 
 
@@ -139,8 +159,9 @@ def test_lists_by_chance_do_not_recover_beyond_chance():
     hit = rng.random(chance.shape) < chance
     waits = np.cumsum(hit, axis=1) - hit == 0  # still at risk before the reply
     case, time = np.nonzero(waits)
-    frame = pd.DataFrame({"system": "s", "scenario": case, "time": time, "event": hit[waits]})
-    recovery = net_incidence(frame.assign(expected=chance[waits]), Design(resamples=50))
+    frame = pd.DataFrame({"scenario": case, "time": time})
+    frame = frame.assign(system="s", event=hit[waits], expected=chance[waits])
+    recovery = net_incidence(frame, Design(resamples=50))
     assert recovery["incidence"].abs().max() < 0.05, "the error of the last share is .014"
     assert (recovery["low"] < recovery["incidence"]).all()
     assert (recovery["incidence"] < recovery["high"]).all()
@@ -149,13 +170,17 @@ def test_lists_by_chance_do_not_recover_beyond_chance():
 def crossed(scenarios=25, absent=0):
     """Three systems under two types of shift in every scenario, on a scale of hundredths; some rows may be absent."""
     rng = np.random.default_rng(3)
-    keys = [list("abc"), ["none", "switch"], range(scenarios)]
-    frame = pd.MultiIndex.from_product(keys, names=["system", "shift_type", "scenario"]).to_frame(index=False)
-    change = (frame["shift_type"] == "switch") & (frame["system"] != "a")
-    fixed = frame["system"].map({"a": 0, "b": 1, "c": 2}) + 0.1 * change
-    shared = rng.normal(size=scenarios)[frame["scenario"]]
-    frame["value"] = 0.01 * (fixed + shared + rng.normal(size=len(frame)))
-    return frame.drop(index=rng.choice(len(frame), absent, replace=False))
+    keys = itertools.product("abc", ["none", "switch"], range(scenarios))
+    frame = pd.DataFrame(keys, columns=["system", "shift_type", "scenario"])
+    system = frame["system"]
+    change = (frame["shift_type"] == "switch") & (system != "a")
+    fixed = system.map({"a": 0, "b": 1, "c": 2}) + 0.1 * change
+    of_scenarios = rng.normal(size=scenarios)
+    shared = of_scenarios[frame["scenario"]]
+    noise = rng.normal(size=len(frame))
+    frame["value"] = 0.01 * (fixed + shared + noise)
+    dropped = rng.choice(len(frame), absent, replace=False)
+    return frame.drop(index=dropped)
 
 
 def by_type(frame):
@@ -166,18 +191,22 @@ def test_the_balanced_model_equals_the_analysis_of_variance():
     """Wald chi-square = df1 F, and the variances are the ANOVA's (Searle et al., 1992)."""
     frame = matrix_frame(random_matrix(2, 20, 4))
     model = mixed_model(frame)
-    assert model.fit["converged"][0]
-    assert model.terms["chi2"][0] == pytest.approx(3 * rm_anova(frame)["statistic"][0], rel=1e-4)
-    variance = facet_variances(frame, {"scenario": ()}).set_index("effect")["variance"]
-    assert model.fit["var_residual"][0] == pytest.approx(variance["system × scenario"], rel=1e-4)
-    assert model.fit["var_scenario"][0] == pytest.approx(variance["scenario"], rel=1e-3)
+    fit = model.fit.iloc[0]
+    assert fit["converged"]
+    f = rm_anova(frame)["statistic"][0]
+    assert model.terms["chi2"][0] == approx(3 * f, rel=1e-4)
+    components = facet_variances(frame, {"scenario": ()})
+    variance = components.set_index("effect")["variance"]
+    assert fit["var_residual"] == approx(variance["system × scenario"], rel=1e-4)
+    assert fit["var_scenario"] == approx(variance["scenario"], rel=1e-3)
 
 
 def test_scales_do_not_matter_to_the_model():
     frame = crossed()
     moved = frame.assign(value=frame["value"] * 1e-4 + 7)
-    chi2 = mixed_model(frame).terms["chi2"][0]
-    assert mixed_model(moved).terms["chi2"][0] == pytest.approx(chi2, rel=1e-4)
+    ours = mixed_model(frame).terms["chi2"]
+    of_moved = mixed_model(moved).terms["chi2"]
+    assert of_moved[0] == approx(ours[0], rel=1e-4)
 
 
 def test_the_model_counts_missing_rows():
@@ -196,10 +225,11 @@ def test_wald_tests_equal_sum_coded_statsmodels(absent):
     scaled = frame.assign(value=frame["value"] * 100)
     formula = "value ~ C(system, Sum) * C(shift_type, Sum)"
     fit = smf.mixedlm(formula, scaled, groups=scaled["scenario"]).fit(method="bfgs")
-    theirs = fit.wald_test_terms(scalar=True).table.iloc[1:]
+    tests = fit.wald_test_terms(scalar=True)
+    theirs = tests.table.iloc[1:].astype(float)
     assert terms["term"].tolist() == ["system", "shift_type", "system:shift_type"]
-    assert terms["chi2"].tolist() == pytest.approx(theirs["statistic"].astype(float).tolist(), rel=1e-2)
-    assert terms["df"].tolist() == theirs["df_constraint"].astype(int).tolist()
+    assert terms["chi2"].tolist() == approx(theirs["statistic"].tolist(), rel=1e-2)
+    assert terms["df"].tolist() == theirs["df_constraint"].tolist()
 
 
 @pytest.mark.full
@@ -210,9 +240,12 @@ def test_the_mixed_model_finds_no_system_where_labels_could_be_swapped():
     wald = []
     for seed in range(100):
         rng = np.random.default_rng(seed)
-        failed = 0.3 * rng.normal(size=(3, 1, 40)) * (rng.random((3, 1, 40)) < 0.3)
-        values = failed + 0.3 * rng.normal(size=40) + 0.1 * rng.normal(size=(3, 2, 40))
-        system = by_type(frame.assign(value=values.ravel())).terms.set_index("term").loc["system"]
+        loss = 0.3 * rng.normal(size=(3, 1, 40))
+        failed = loss * (rng.random((3, 1, 40)) < 0.3)
+        shared = 0.3 * rng.normal(size=40)
+        values = failed + shared + 0.1 * rng.normal(size=(3, 2, 40))
+        model = by_type(frame.assign(value=values.ravel()))
+        system = model.terms.set_index("term").loc["system"]
         p.append(system["p"])
         wald.append(sp.chi2.sf(system["chi2"], system["df"]))
     assert np.mean(np.array(p) <= 0.05) <= 0.1
@@ -222,9 +255,10 @@ def test_the_mixed_model_finds_no_system_where_labels_could_be_swapped():
 @pytest.mark.slow
 def test_no_scenario_variance_converges_at_the_boundary():
     x = np.random.default_rng(0).normal(size=(30, 3))
-    model = mixed_model(matrix_frame(x - x.mean(axis=1, keepdims=True)))
+    centred = x - x.mean(axis=1, keepdims=True)
+    model = mixed_model(matrix_frame(centred))
     fit = model.fit.iloc[0]
-    assert fit["var_scenario"] == pytest.approx(0, abs=1e-3)
+    assert fit["var_scenario"] == approx(0, abs=1e-3)
     assert np.isfinite(model.terms["chi2"]).all()
     assert "boundary" in fit["warnings"] or fit["converged"]
 
@@ -253,26 +287,32 @@ def share_that_finds(effect, sd, n):
 def pilot(spread):
     """400 scenarios in which b and c are .04 ahead of a, c with four times the spread of b."""
     base, noise = np.random.default_rng(6).normal(size=(2, 400))
-    noise = (noise - noise.mean()) / noise.std(ddof=1)
-    columns = [base, base + 0.04 + spread * noise, base + 0.04 + 4 * spread * noise]
-    return matrix_frame(np.column_stack(columns), names=["a", "b", "c"])
+    gap = spread * (noise - noise.mean()) / noise.std(ddof=1)
+    ahead = base + 0.04
+    columns = np.column_stack([base, ahead + gap, ahead + 4 * gap])
+    return matrix_frame(columns, names=["a", "b", "c"])
 
 
 def test_power_is_that_of_samples_drawn_from_the_population():
-    power = contrast_power(pilot(0.1), 0.05, PAIRS, tests=2).set_index("a")
-    assert power["sd_difference"].tolist() == pytest.approx([0.1, 0.4])
-    assert power.loc["c", "power_now"] == pytest.approx(share_that_finds(0.05, 0.4, 400), abs=0.05)
-    needed = int(power.loc["b", "sessions_needed"])
-    assert share_that_finds(0.05, 0.1, needed) == pytest.approx(0.8, abs=0.05)
-    detectable = power.loc["c", "detectable_effect"]
-    assert share_that_finds(detectable, 0.4, 400) == pytest.approx(0.8, abs=0.05)
+    power = contrast_power(pilot(0.1), 0.05, PAIRS, tests=2)
+    assert power["a"].tolist() == ["b", "c"]
+    assert power["sd_difference"].tolist() == approx([0.1, 0.4])
+    narrow, wide = power.to_dict("records")
+    share = share_that_finds(0.05, 0.4, 400)
+    assert wide["power_now"] == approx(share, abs=0.05)
+    needed = int(narrow["sessions_needed"])
+    assert share_that_finds(0.05, 0.1, needed) == approx(0.8, abs=0.05)
+    detectable = wide["detectable_effect"]
+    assert share_that_finds(detectable, 0.4, 400) == approx(0.8, abs=0.05)
 
 
 def test_power_curves_rise_with_effect_and_number_and_fall_with_noise():
-    curves = contrast_curves(pilot(0.1), [0.05, 0.2], [10, 400], PAIRS, tests=2)
+    frame = pilot(0.1)
+    curves = contrast_curves(frame, [0.05, 0.2], [10, 400], PAIRS, tests=2)
     power = curves.set_index(["a", "effect", "sessions"])["power"]
     assert len(power) == 8
-    assert power["b", 0.05, 400] == contrast_power(pilot(0.1), 0.05, PAIRS, tests=2)["power_now"][0]
+    now = contrast_power(frame, 0.05, PAIRS, tests=2)["power_now"]
+    assert power["b", 0.05, 400] == now[0]
     assert power["b", 0.05, 10] < power["b", 0.2, 10]
     assert power["c", 0.05, 400] < power["b", 0.05, 400]
 
@@ -280,11 +320,12 @@ def test_power_curves_rise_with_effect_and_number_and_fall_with_noise():
 def test_power_beyond_a_thousand_scenarios_follows_that_of_drawn_ones():
     curves = contrast_curves(pilot(0.4), [0.04], [1000, 1001], PAIRS)
     near, beyond = curves.loc[curves["a"] == "c", "power"]
-    assert beyond == pytest.approx(near, abs=0.04)
+    assert beyond == approx(near, abs=0.04)
 
 
 def test_power_of_too_few_scenarios_is_unknown():
-    frame = matrix_frame([[1.0, 2.0, 3.0], [2.0, 3.0, np.nan]], names=["a", "b", "c"])
+    values = [[1.0, 2.0, 3.0], [2.0, 3.0, np.nan]]
+    frame = matrix_frame(values, names=["a", "b", "c"])
     columns = ["power_now", "detectable_effect", "sessions_needed"]
     assert contrast_power(frame, 0.05, PAIRS)[columns].isna().all(axis=None)
     assert contrast_curves(frame, [0.05], [5], PAIRS).empty
@@ -303,15 +344,20 @@ def long(x, names=FACETS):
 
 def test_crossed_components_have_their_closed_form():
     """The system by scenario design: Searle et al. (1992), chapter 4."""
-    x = np.random.default_rng(1).normal(size=(4, 30)) + np.arange(4)[:, None]
-    components = facet_variances(long(x, ["system", "scenario"]), {"scenario": ()})
+    noise = np.random.default_rng(1).normal(size=(4, 30))
+    x = noise + np.arange(4)[:, None]
+    frame = long(x, ["system", "scenario"])
+    components = facet_variances(frame, {"scenario": ()})
     variance = components.set_index("effect")["variance"]
-    residuals = x - x.mean(axis=0) - x.mean(axis=1, keepdims=True) + x.mean()
+    by_scenario = x.mean(axis=0)
+    around = x - by_scenario
+    residuals = around - around.mean(axis=1, keepdims=True)
     left = (residuals**2).sum() / (3 * 29)
-    assert variance["system × scenario"] == pytest.approx(left)
-    assert variance["scenario"] == pytest.approx(max(0, (4 * x.mean(axis=0).var(ddof=1) - left) / 4))
+    assert variance["system × scenario"] == approx(left)
+    between = by_scenario.var(ddof=1) - left / 4
+    assert variance["scenario"] == approx(max(0, between))
     needed = scenarios_needed(components, 0.1).iloc[0]
-    assert needed["half_width"] == pytest.approx(1.96 * (2 * left / 30) ** 0.5)
+    assert needed["half_width"] == approx(1.96 * (2 * left / 30) ** 0.5)
     assert needed["scenarios"] == np.ceil(2 * left * (1.96 / 0.1) ** 2)
     assert needed["floor"] == 0
 
@@ -326,20 +372,21 @@ def nested():
     return facet_variances(long(x), NESTED).set_index("effect")
 
 
-@pytest.mark.parametrize(("effect", "variance", "error"), table(__file__, "components"))
+@pytest.mark.parametrize("effect, variance, error", table(__file__, "components"))
 def test_nested_components_are_those_drawn(nested, effect, variance, error):
-    assert nested.loc[effect, "variance"] == pytest.approx(variance, rel=error)
+    assert nested.loc[effect, "variance"] == approx(variance, rel=error)
 
 
 def test_nested_components_add_up(nested):
     assert abs(nested.loc["system × catalogue × seed", "estimate"]) < 0.02
     assert nested["df"].sum() == 12 * 9 * 8 * 7 - 1
-    assert nested["share"].sum() == pytest.approx(1)
+    assert nested["share"].sum() == approx(1)
 
 
 def test_what_few_catalogues_leave_open_no_scenario_closes():
     rng = np.random.default_rng(4)
-    x = rng.normal(size=(6, 3, 1, 1)) + 0.1 * rng.normal(size=(6, 3, 4, 5))
+    of_catalogues = rng.normal(size=(6, 3, 1, 1))
+    x = of_catalogues + 0.1 * rng.normal(size=(6, 3, 4, 5))
     components = facet_variances(long(x), NESTED)
     new = scenarios_needed(components, 0.05).iloc[0]
     assert np.isnan(new["scenarios"])
@@ -351,9 +398,16 @@ def test_what_few_catalogues_leave_open_no_scenario_closes():
 
 
 def test_facets_of_one_level_go_and_gaps_are_named():
-    frame = long(np.random.default_rng(5).normal(size=(3, 1, 2, 4)))
-    effects = facet_variances(frame, NESTED)["effect"].tolist()
-    assert effects == ["system", "seed", "system × seed", "seed × scenario", "system × seed × scenario"]
+    x = np.random.default_rng(5).normal(size=(3, 1, 2, 4))
+    frame = long(x)
+    components = facet_variances(frame, NESTED)
+    assert components["effect"].tolist() == [
+        "system",
+        "seed",
+        "system × seed",
+        "seed × scenario",
+        "system × seed × scenario",
+    ]
     words = "not balanced: 23 rows for 24 cells of 3 system by 2 seed by 4 scenario, 1 "
     refused(words, facet_variances, frame.iloc[1:], NESTED)
 
@@ -393,8 +447,9 @@ class BetweenRanks:
     def __call__(self, a, b):
         low, high = sorted([a, b])
         between = ((self.ratings >= low) & (self.ratings <= high)).sum()
-        ends = (self.ratings == a).sum() + (self.ratings == b).sum()
-        return (between - ends / 2) ** 2
+        at_low = (self.ratings == low).sum()
+        at_high = (self.ratings == high).sum()
+        return (between - (at_low + at_high) / 2) ** 2
 
 
 def unequal(a, b):
@@ -405,7 +460,7 @@ def squared_gap(a, b):
     return (a - b) ** 2
 
 
-CELL = st.one_of(st.integers(1, 4).map(float), st.just(float("nan")))
+CELL = st.sampled_from([1.0, 2.0, 3.0, 4.0, np.nan])
 RATERS = st.lists(st.tuples(CELL, CELL, CELL), min_size=2, max_size=4)
 
 
@@ -418,13 +473,13 @@ def test_alpha_is_the_loop_over_pairs(ratings_by_rater):
     distances = {"nominal": unequal, "interval": squared_gap, "ordinal": BetweenRanks(units)}
     for level, distance in distances.items():
         ours = alpha(ratings(ratings_by_rater), level, resamples=5)["alpha"]
-        assert ours == pytest.approx(alpha_by_pairs(units, distance), abs=1e-12, nan_ok=True)
+        assert ours == approx(alpha_by_pairs(units, distance), abs=1e-12, nan_ok=True)
 
 
-@pytest.mark.parametrize(("a", "b", "distance"), table(__file__, "masi"))
+@pytest.mark.parametrize("a, b, distance", table(__file__, "masi"))
 def test_masi_is_passonneaus_distance(a, b, distance):
     """Passonneau (2006): Jaccard times 1, 2/3 (one holds the other), 1/3 (overlap) or 0 (disjoint)."""
-    assert masi_distance(a, b) == pytest.approx(distance)
+    assert masi_distance(a, b) == approx(distance)
 
 
 def coded(sets):
@@ -435,19 +490,26 @@ def coded(sets):
 
 def test_masi_of_single_labels_is_nominal():
     singles = coded({value: frozenset([value]) for value in range(1, 6)})
-    assert alpha(singles, "masi")["alpha"] == pytest.approx(alpha(ratings(KRIPPENDORFF), "nominal")["alpha"])
+    of_sets = alpha(singles, "masi")
+    nominal = alpha(ratings(KRIPPENDORFF), "nominal")
+    assert of_sets["alpha"] == approx(nominal["alpha"])
 
 
 def test_masi_of_sets_is_the_loop_over_pairs():
-    sets = {1: {"a"}, 2: {"a", "b"}, 3: {"b", "c"}, 4: set(), 5: {"a", "b", "c"}}
-    expected = alpha_by_pairs(units_of(KRIPPENDORFF), lambda a, b: masi_distance(sets[a], sets[b]))
-    assert alpha(coded(sets), "masi")["alpha"] == pytest.approx(expected)
+    sets = {1: {"a"}, 2: {*"ab"}, 3: {*"bc"}, 4: set(), 5: {*"abc"}}
+
+    def distance(a, b):
+        return masi_distance(sets[a], sets[b])
+
+    expected = alpha_by_pairs(units_of(KRIPPENDORFF), distance)
+    of_sets = alpha(coded(sets), "masi")
+    assert of_sets["alpha"] == approx(expected)
 
 
 def test_perfect_and_constant_ratings():
     perfect = ratings([[1, 2, 3], [1, 2, 3]])
     assert alpha(perfect)["alpha"] == 1
-    assert stats.icc(perfect)["icc"][0] == pytest.approx(1)
+    assert stats.icc(perfect)["icc"][0] == approx(1)
     constant = ratings([[1, 1], [1, 1]])
     assert np.isnan(alpha(constant)["alpha"])
     assert np.isnan(stats.icc(constant)["icc"][0])
@@ -457,13 +519,15 @@ def test_perfect_and_constant_ratings():
 
 
 def test_items_that_a_rater_lacks_are_counted():
-    holed = KRIPPENDORFF[:2]
-    assert stats.icc(ratings(holed)).iloc[0][["n", "n_missing"]].tolist() == [9, 3]
+    holed = ratings(KRIPPENDORFF[:2])
+    row = stats.icc(holed).iloc[0]
+    assert row[["n", "n_missing"]].tolist() == [9, 3]
 
 
 @pytest.mark.parametrize("level", ["interval", "ordinal"])
 def test_many_items_have_a_narrow_interval(level):
     shared = np.random.default_rng(1).normal(size=(1, 600))
-    row = alpha(ratings(shared + np.random.default_rng(2).normal(size=(3, 600))), level, resamples=40)
+    own = np.random.default_rng(2).normal(size=(3, 600))
+    row = alpha(ratings(shared + own), level, resamples=40)
     assert row["low"] < row["alpha"] < row["high"]
-    assert row["alpha"] == pytest.approx(0.5, abs=0.1)
+    assert row["alpha"] == approx(0.5, abs=0.1)
