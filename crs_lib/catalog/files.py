@@ -167,7 +167,9 @@ def is_json_lines(content: str) -> bool:
 
 
 def _excel(path: Path) -> Iterator[object]:
-    """The rows of the first sheet of an Excel file, by the names in its first row."""
+    """The rows below the row of names, by these names, of the first sheet that names a column of titles; of
+    the first sheet where none does. A sheet without a cell has no rows.
+    """
     try:
         import openpyxl  # type: ignore[import-untyped]
     except ImportError as error:

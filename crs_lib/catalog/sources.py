@@ -234,7 +234,7 @@ def parted(source: str | Path) -> tuple[str, dict[str, Field]]:
 
 
 def check_phrases(source: Source, catalog: Catalog) -> None:
-    """Voice twenty values of every declared field in each of its phrases, and read them back.
+    """Voice up to twenty values of every declared field in each of its phrases, and read them back.
 
     InputError for a phrase whose value is not read: the file, the line, what was said, and the reason.
     """

@@ -85,7 +85,7 @@ class ShiftEvent:
 
     @classmethod
     def from_json(cls, log: Mapping[str, Any], turn: int | None = None) -> "ShiftEvent":
-        """Read a logged event; ``turn`` stands in for one that the log lacks."""
+        """Read a logged event; a ``turn`` that is given counts in place of the log's."""
         interpretations = {}
         for name, state in (log.get("readings") or {}).items():
             interpretations[name] = State.from_json(state, name)

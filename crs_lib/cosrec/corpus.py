@@ -23,7 +23,7 @@ from crs_lib.cosrec.records import (
     Partition,
     Rating,
     Utterance,
-    number,
+    conversation_number,
     topic,
 )
 from crs_lib.metrics.ranking import TOP_GRADE
@@ -167,7 +167,7 @@ def _read(
     if path.is_file():
         for line in _lines(path, form, talks):
             values[line.id] = make(line)
-    return {name: values[name] for name in sorted(values, key=number)}
+    return {name: values[name] for name in sorted(values, key=conversation_number)}
 
 
 def _lines(path: Path, form: TypeAdapter[T], talks: Mapping[str, Conversation] | None) -> Iterator[_Line[T]]:
@@ -181,7 +181,7 @@ def _lines(path: Path, form: TypeAdapter[T], talks: Mapping[str, Conversation] |
         if not isinstance(record, dict) or len(record) != 1:
             raise InputError(f"{where}: expected an object with one conversation id as its only key")
         [(name, value)] = record.items()
-        number(name)
+        conversation_number(name)
         if name in seen:
             raise InputError(f"{where}: conversation {name!r} stands twice")
         seen.add(name)

@@ -35,10 +35,13 @@ def _topics(partition: Partition) -> pd.DataFrame:
 def score(partition: Partition, runs: Runs, measures: Sequence[str] = MEASURES) -> pd.DataFrame:
     """One row a run and judged topic: system, topic, intent, conversation, kind, turn, user_index (missing
     for search), one column a measure, missing. A topic that a run lacks scores 0 (``missing`` is True).
-    Raises InputError for a partition without judgments, and for a run that :func:`matched` refuses.
+    Raises InputError for a partition without judgments, for no run, and for a run of which no topic or no
+    list meets a judgment.
     """
     if not partition.qrels:
         raise InputError(f"the partition {partition.name!r} has no judgments (qrels.qrels) to score runs on")
+    if not runs:
+        raise InputError("there is no run to score; give at least one")
     tables = []
     for name, run in runs.items():
         _matches(partition, name, run)

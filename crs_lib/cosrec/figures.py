@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from crs_lib.figures import style
-from crs_lib.figures.base import figure, filled
+from crs_lib.figures.base import figure, with_rows
 
 _FLOOR = style.Look(style.FAINT, "|", "-")  # what no system stands for: random orders
 _BARS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
@@ -22,7 +22,7 @@ def _cosrec_average_ratings(average_ratings: pd.DataFrame) -> Any:
     """
     import seaborn as sns
 
-    filled(average_ratings, ["from", "conversations", "n_conversations"])
+    with_rows(average_ratings, ["from", "conversations", "n_conversations"])
     drawing, panel = style.single(2.5)
     text = average_ratings.astype({"from": str})
     look = {"color": _BARS[0], "saturation": 1, "alpha": 0.85, "width": 0.9, "linewidth": 0}
@@ -41,7 +41,7 @@ def _cosrec_aspect_ratings(aspect_ratings: pd.DataFrame) -> Any:
         rated conversations).
     Note: n = {n_conversations} conversations.
     """
-    filled(aspect_ratings, ["rating", "aspect", "conversations", "n_conversations"])
+    with_rows(aspect_ratings, ["rating", "aspect", "conversations", "n_conversations"])
     drawing, panel = _grouped(2.7, aspect_ratings, "rating", "aspect", "conversations")
     panel.set(xlabel="mean rating, rounded", ylabel="conversations")
     return drawing
@@ -55,7 +55,7 @@ def _cosrec_judgments(judgments: pd.DataFrame) -> Any:
         recommendation pooled (n = {n_intents} judged intents).
     Note: n = {n_intents} intents.
     """
-    filled(judgments, ["judgments", "grade", "intents", "n_intents"])
+    with_rows(judgments, ["judgments", "grade", "intents", "n_intents"])
     drawing, panel = _grouped(2.9, judgments, "judgments", "grade", "intents")
     panel.set(xlabel="judged documents", ylabel="intents")
     panel.tick_params(axis="x", labelrotation=40)
@@ -88,7 +88,7 @@ def _cosrec_systems(systems: pd.DataFrame) -> Any:
     Note: Grey: random order of the judged pool or the whole collection; lines: 95 % intervals; up to n =
         {n_topics} topics of {n_conversations} conversations.
     """
-    filled(systems, ["system", "kind", "measure", "mean", "low", "high", "n_topics", "n_conversations"])
+    with_rows(systems, ["system", "kind", "measure", "mean", "low", "high", "n_topics", "n_conversations"])
     order = list(dict.fromkeys(systems["system"]))
     looks = style.looks(name for name in order if not name.startswith("random order"))
     kinds = list(systems.groupby("kind", sort=False))

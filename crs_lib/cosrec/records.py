@@ -23,7 +23,7 @@ _SPACES = re.compile(r"\s+")
 _Grade = Annotated[int, Field(ge=1, le=5)]
 
 
-def number(conversation: str) -> int:
+def conversation_number(conversation: str) -> int:
     """The number at the end of a conversation id: ids are not zero-padded, so they sort by it."""
     tail = conversation.rpartition("_")[2]
     if not tail.isdecimal():

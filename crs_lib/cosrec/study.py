@@ -126,6 +126,9 @@ def _twins(names: Mapping[str, object]) -> dict[str, str]:
 
 
 def _joint(scores: pd.DataFrame, path: Path, measure: str) -> dict[str, pd.DataFrame]:
+    """Scores of intents with each system's router, read from ``path``, beside those with an oracle's, and
+    their means; empty tables where the file is missing or lacks a system.
+    """
     if not path.is_file():
         return {"by_intent": _EMPTY_TABLE, "joint": _EMPTY_TABLE}
     routes = retrieve.read_routes(path)

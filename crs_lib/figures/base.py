@@ -116,7 +116,7 @@ def primary(frame: pd.DataFrame) -> str:
     usual = [*layout.outcomes(convention), *layout.CORRELATED]
     long = {"metric", "mean"} <= set(frame)
     if frame.empty or not (long or set(usual) & set(frame)):
-        filled(frame, ["session_id", usual[0]])
+        with_rows(frame, ["session_id", usual[0]])
     scored = set(frame.columns[frame.notna().any()])
     if long:
         scored = set(frame.loc[frame["mean"].notna(), "metric"])
@@ -135,11 +135,11 @@ _RECOVERED = {
 
 
 def recovered_by(shifts: pd.DataFrame) -> str:
-    """The criterion of recovery that a table of shifts has; errors as :func:`filled` where it has none."""
+    """The criterion of recovery that a table of shifts has; errors as :func:`with_rows` where it has none."""
     for kind in _RECOVERED:
         if f"delay_{kind}" in shifts:
             return kind
-    filled(shifts, ["delay_item"])
+    with_rows(shifts, ["delay_item"])
     return "item"
 
 
@@ -149,7 +149,9 @@ def systems_of(frame: pd.DataFrame) -> list[str]:
 
 
 def of_systems(frame: pd.DataFrame, systems: Sequence[str]) -> pd.DataFrame:
-    """The rows of these systems, all where none is named; InputError for one that the table lacks."""
+    """The rows of these systems; all where none is named, or where the table has no column of systems.
+    InputError for a system that the table lacks.
+    """
     if not systems or "model" not in frame:
         return frame
     present = systems_of(frame)
@@ -169,7 +171,7 @@ def shown_in(name: str, frame: pd.DataFrame, chosen: Sequence[str] = ()) -> list
     return layout.shown(convention_of(frame), declared, present) or list(declared)
 
 
-def filled(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+def with_rows(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """The frame itself if it has these columns and rows.
 
     InputError for a missing column; NoDataError for one that the convention does not give, and without rows.
@@ -187,7 +189,7 @@ def filled(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 
 def require(frame: pd.DataFrame, columns: Sequence[str], *, sessions: int = 1) -> pd.DataFrame:
     """The frame itself if it has these columns and so many sessions; else InputError or NoDataError."""
-    filled(frame, ["model", *columns])
+    with_rows(frame, ["model", *columns])
     n = counts([frame])["sessions"]
     if "session_id" in frame and n < sessions:
         raise NoDataError(f"the run has {n} sessions a system; at least {sessions} are needed")
@@ -222,14 +224,14 @@ def words(frames: Sequence[pd.DataFrame]) -> dict[str, str]:
 
 
 def counts(frames: Sequence[pd.DataFrame]) -> dict[str, int]:
-    """The counts for captions: systems, sessions, turns, shifts (0: unknown), and the largest ``n_…``."""
+    """The counts for captions: systems, sessions, turns, shifts (0: unknown), the largest ``n_…`` of all."""
     numbers = dict.fromkeys(("systems", "sessions", "turns", "shifts"), 0)
     for frame in frames:
         if frame.empty:
             continue
         for name in frame.columns:
             if str(name).startswith("n_") and name != "n_missing":
-                numbers[name] = int(frame[name].max())
+                numbers[name] = max(numbers.get(name, 0), int(frame[name].max()))
         if "model" in frame:
             numbers.update(_of_systems(frame))
     return numbers

@@ -8,7 +8,7 @@ import pandas as pd
 
 from crs_lib.core import prompts
 from crs_lib.figures import style
-from crs_lib.figures.base import figure, filled
+from crs_lib.figures.base import figure, with_rows
 
 # Fills light enough for black text; in grey the words tell the kinds apart.
 _DATA = "#D6EAF5"
@@ -56,7 +56,7 @@ def _system_overview(roles: pd.DataFrame) -> Any:
         {n_sessions} users, simulated or logged.
     Note: {n_systems} systems, {n_sessions} users each.
     """
-    filled(roles, ["role", "lines", "n_systems", "n_sessions"])
+    with_rows(roles, ["role", "lines", "n_systems", "n_sessions"])
     lines = {"talk": ["utterance and reply,", "turn by turn"]}
     for role, text in zip(roles["role"], roles["lines"], strict=True):
         lines[role] = style.labels(str(text).split("\n"), _WIDTH)
@@ -98,7 +98,7 @@ def _dataset_attributes(catalogue_fields: pd.DataFrame) -> Any:
         study.
     Note: {n_films} films; dots: the use that is made of an attribute.
     """
-    table = filled(catalogue_fields, ["field", "coverage", "values", "changed", "steps", *_USES])
+    table = with_rows(catalogue_fields, ["field", "coverage", "values", "changed", "steps", *_USES])
     steps = str(table["steps"].iloc[0]).split("\n\n")
     deepest = max(step.count("\n") for step in steps)
     heights = [_LINE * (deepest + 2) + 0.2, 1.1 + 0.3 * len(table)]
@@ -168,7 +168,7 @@ def _experimental_design(shift_events: pd.DataFrame) -> Any:
     """
     import seaborn as sns
 
-    events = filled(shift_events, ["type", "turn", "n", "n_systems", "n_sessions", "n_turns"])
+    events = with_rows(shift_events, ["type", "turn", "n", "n_systems", "n_sessions", "n_turns"])
     types = [str(kind) for kind in events["type"].unique() if kind]
     shifts = events.astype({"type": str, "n": float})
     drawing, panel = style.single(2.4)

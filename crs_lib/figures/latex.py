@@ -126,7 +126,7 @@ def headline_table(headline: pd.DataFrame) -> str:
     """The best system on each outcome, its mean, interval and lead, and the published best if any; how other
     published means were made is said first, and below the table.
     """
-    frames.filled(headline, ["metric", "best", "mean", "low", "high", "second", "lead"])
+    frames.with_rows(headline, ["metric", "best", "mean", "low", "high", "second", "lead"])
     cells = {"outcome": [escape(style.titled(metric)) for metric in headline["metric"]]}
     cells["best system"] = list(map(escape, headline["best"]))
     cells["mean"] = intervals(headline, digits=3)

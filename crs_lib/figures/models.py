@@ -7,7 +7,7 @@ import pandas as pd
 
 from crs_lib.core import rng
 from crs_lib.figures import style
-from crs_lib.figures.base import NoDataError, figure, filled, means, primary, require, systems_of
+from crs_lib.figures.base import NoDataError, figure, means, primary, require, systems_of, with_rows
 from crs_lib.figures.pairs import PREFIX, signed, with_judges, within_correlations
 from crs_lib.metrics.constructs import CONSTRUCTS, Construct
 from crs_lib.stats import Design, cluster_bootstrap_correlation
@@ -99,7 +99,7 @@ def _tokens_and_time(llm_calls: pd.DataFrame, model_metrics: pd.DataFrame) -> An
     Caption: Tokens and time per call of a language model, by model and role: means over answered calls with
         95 % intervals (n = {sessions} sessions per system, resampled).
     """
-    filled(llm_calls, ["role", "model", "session_id", "sent", *_CALLS])
+    with_rows(llm_calls, ["role", "model", "session_id", "sent", *_CALLS])
     require(model_metrics, ["metric"])
     sent = llm_calls[llm_calls["sent"].astype(bool)]
     if sent.empty:

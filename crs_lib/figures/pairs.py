@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crs_lib.figures import layout, style
-from crs_lib.figures.base import NoDataError, figure, filled, require, shown_in
+from crs_lib.figures.base import NoDataError, figure, require, shown_in, with_rows
 from crs_lib.metrics import base
 from crs_lib.stats import bootstrap_estimates
 
@@ -120,7 +120,7 @@ def _paired_effects(paired_effects: pd.DataFrame) -> Any:
         means with 95 % intervals over n = {n_sessions} scenarios, and the smallest difference that matters.
     """
     columns = ["outcome", "a", "b", "diff", "low", "high", "smallest", "n_sessions"]
-    table = filled(paired_effects, columns).sort_values("diff", ascending=False, kind="stable")
+    table = with_rows(paired_effects, columns).sort_values("diff", ascending=False, kind="stable")
     first = table.iloc[0]
     smallest = float(first["smallest"])
     drawing, panel = style.single(max(1.9, 0.9 + 0.2 * len(table)))

@@ -193,7 +193,7 @@ def sweep_outcomes(sweep: pd.DataFrame) -> Any:
 
     Means over runs, with the mean of their 95 % intervals. NoDataError where no parameter has two values.
     """
-    frames.filled(sweep, ["parameter", "value", "model", "metric", *_ENDS, "convention"])
+    frames.with_rows(sweep, ["parameter", "value", "model", "metric", *_ENDS, "convention"])
     kinds = sweep["convention"].str.partition("(")[0].rename("kind")
     panels_of = []
     for (parameter, kind), rows in sweep.groupby(["parameter", kinds], sort=False):

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from crs_lib.figures import style
-from crs_lib.figures.base import NoDataError, figure, filled
+from crs_lib.figures.base import NoDataError, figure, with_rows
 from crs_lib.figures.pairs import signed
 from crs_lib.metrics import base
 from crs_lib.metrics.conventions import ItemWeights
@@ -37,7 +37,7 @@ def _power_curve(power: pd.DataFrame) -> Any:
         tests of means at Holm's strictest level, by samples drawn from each contrast's own paired
         differences (n = {n_sessions} scenarios, {n_systems} systems).
     """
-    facts = filled(power, [*_COLUMNS, *_RUN_COLUMNS]).iloc[0]
+    facts = with_rows(power, [*_COLUMNS, *_RUN_COLUMNS]).iloc[0]
     contrasts = list(power.groupby(["a", "b"], sort=False))
     shown = contrasts[:MOST_CONTRASTS]
     names = _short_names([pair for pair, _ in shown])
@@ -130,7 +130,7 @@ def _sensitivity_weights(sensitivity_weights: pd.DataFrame) -> Any:
     Caption: Rank stability over the weights of item TAS: Kendall's τ between the ranking of {n_systems}
         systems under each weighting and under the declared one (n = {n_sessions} sessions per system).
     """
-    table = filled(sensitivity_weights, [*_WEIGHTS, "tau", "is_default", "n_systems", "n_sessions"])
+    table = with_rows(sensitivity_weights, [*_WEIGHTS, "tau", "is_default", "n_systems", "n_sessions"])
     default = table["is_default"].astype(bool)
     grid = table[~default]
     if grid["tau"].isna().all():

@@ -369,10 +369,9 @@ class _Endpoint:
         self._slots = slots
         self._calls: list[_Call] = []  # as they were sent
         self._served = 1  # calls that the server was seen to work on at once
-        self._seconds: dict[int, _Mean] = defaultdict(_Mean)  # of an answer, by the level of its call
-        self._slowness: dict[int, _Mean] = defaultdict(
-            _Mean
-        )  # its seconds over those of a call that need not wait
+        self._seconds: dict[int, _Mean] = defaultdict(_Mean)  # of an answer, by how many calls were under way
+        # By level too: the seconds of an answer over those of a call that is alone at the server.
+        self._slowness: dict[int, _Mean] = defaultdict(_Mean)
 
     @property
     def busy(self) -> int:

@@ -407,8 +407,10 @@ def from_transport(error: Exception, address: str, timeout: float, hint: str = "
 
 def parse(hosts: str, *, port: int, variable: str) -> tuple[str, ...]:
     """The base addresses in a comma-separated list: ``gpu1:11434, http://gpu2`` gives two. A missing scheme
-    is http, and with it a missing port ``port``; 0.0.0.0 means this machine. Raises InputError for an empty
-    list, another scheme, a name and password, or a query, which could hold a key, but for ``?api-version=``.
+    is http, and with it a missing port ``port``; 0.0.0.0 means this machine.
+
+    Raises InputError for an empty list, an address that stands twice, another scheme, a name and password,
+    or a query, which could hold a key, but for ``?api-version=``.
     """
     addresses = tuple(_address(part.strip(), port) for part in hosts.split(",") if part.strip())
     if not addresses or len(set(addresses)) < len(addresses):

@@ -20,7 +20,9 @@ _QUESTIONS = ("chat", "question", "gold", "sessions", "apart", "odd", "named", "
 
 
 def chats(corpus_chats: Sequence[Chat]) -> pd.DataFrame:
-    """One row a chat: split, sessions, messages, photos, questions by category, raw evidence strings."""
+    """One row a chat: split, sessions, messages, bursts (talk without a silence of 30 minutes), photos, the
+    share of times that could be read, questions by category, raw evidence strings.
+    """
     rows = []
     for chat in corpus_chats:
         row: dict[str, Any] = {"chat": chat.name, "split": corpus.split_of(chat)}

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from crs_lib.figures import style
-from crs_lib.figures.base import figure, filled
+from crs_lib.figures.base import figure, with_rows
 from crs_lib.metrics import evidence
 
 # Along the pipeline; light to dark, so that the order is read in grey as well.
@@ -21,7 +21,7 @@ def _realtalk_losses(attribution: pd.DataFrame) -> Any:
     Caption: Annotated evidence that is kept or lost at each step of the pipeline, by category of the question
         (n = {n_ids} annotated ids).
     """
-    filled(attribution, ["by", "group", "ids", *evidence.BUCKETS])
+    with_rows(attribution, ["by", "group", "ids", *evidence.BUCKETS])
     table = attribution[attribution["by"].isin(["all", "category"])]
     drawing, panel = style.single(1.2 + 0.34 * len(table))
     left = pd.Series(0.0, index=table.index)

@@ -247,7 +247,9 @@ class Agent(ModelSystem):
         schema: Mapping[str, Any] | None,
         tools: Sequence[Mapping[str, Any]] = (),
     ) -> Reply:
-        """One call with the conversation, as far as it fits, and this turn's messages."""
+        """One call: the task, the latest turns that the context window holds, and this turn's messages, which
+        always go in. ``left_out`` is the most earlier utterances that any call had to leave out.
+        """
         task = Message("system", self.system_message(self.allowed_films()))
         whole, left_out = self.fitting(task, messages, tools)
         self.left_out = max(self.left_out, left_out)

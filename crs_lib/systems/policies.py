@@ -37,7 +37,8 @@ class Recommender:
 
     def reply(self, turn: int, text: str, user_meta: Log) -> SystemReply:
         """Recommend films for what is believed; answer a question about a film first. An ``honest`` policy
-        names only what is new and fits; else it names the closest film, repeats what fits, or only answers.
+        names only what is new and fits; if nothing is, it only answers a question, or repeats what fits
+        (unless the user asks for others), or names the closest film.
         """
         draw = self._draws(turn)
         constraints, avoid = self.believe(turn, text, user_meta)

@@ -105,6 +105,7 @@ def _fields(kind: Any, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _show_best(run: str, convention: str) -> None:
+    """Print the best system on each outcome of a scored run, and why published scores are missing."""
     from crs_lib.metrics import base
     from crs_lib.report import outcomes
 

@@ -77,8 +77,8 @@ class AskConfig(Settings):
     depth: Annotated[int, Field(ge=1, description="relevance: documents of each run in the pool")] = 10
 
 
-class _Stretch(NamedTuple):
-    """What a question is about: one or two systems, a session, and the turn of its shift."""
+class _ShiftSeen(NamedTuple):
+    """A shift of preferences that a question is about: the systems that met it, the session, its turn."""
 
     systems: tuple[str, ...]
     session: str
@@ -86,7 +86,9 @@ class _Stretch(NamedTuple):
 
 
 def sample(config: AskConfig) -> list[Question]:
-    """Questions about an evaluated run, balanced over systems and scenarios, in the order of the page.
+    """Questions about the turns around shifts of an evaluated run, in the order of the page.
+
+    Systems take turns, and every scenario comes once before any comes twice.
 
     Raises
     ------
@@ -100,50 +102,50 @@ def sample(config: AskConfig) -> list[Question]:
         raise InputError(message)
     groups = list(combinations(systems, 1 if config.kind == "single" else 2))
     draw = rng.stream(config.seed, "annotate", config.run, config.kind)
-    places = []
-    for stretch in _stretches(config.run, groups, draw):
-        if all((model, stretch.session) in talks for model in stretch.systems):
-            places.append(stretch)
-    if len(places) < config.n:
-        few = f"run {config.run!r} has {len(places)} questions of the kind {config.kind}"
+    shifts = []
+    for seen in _shifts_seen(config.run, groups, draw):
+        if all((model, seen.session) in talks for model in seen.systems):
+            shifts.append(seen)
+    if len(shifts) < config.n:
+        few = f"run {config.run!r} has {len(shifts)} questions of the kind {config.kind}"
         raise InputError(f"{few}, asked for {config.n}; simulate more")
     questions = []
-    for stretch in places[: config.n]:
-        order = draw.permutation(len(stretch.systems))
-        sides = [talks[stretch.systems[side], stretch.session] for side in order]
-        questions.append(_question(config, sides, stretch))
+    for seen in shifts[: config.n]:
+        order = draw.permutation(len(seen.systems))
+        sides = [talks[seen.systems[side], seen.session] for side in order]
+        questions.append(_question(config, sides, seen))
     return [questions[number] for number in draw.permutation(config.n)]
 
 
-def _stretches(run: str, groups: Sequence[tuple[str, ...]], draw: np.random.Generator) -> list[_Stretch]:
+def _shifts_seen(run: str, groups: Sequence[tuple[str, ...]], draw: np.random.Generator) -> list[_ShiftSeen]:
     """What may be asked, systems by turns; every scenario comes once before any comes twice."""
     table = evaluate.read(run, "shifts")[["session_id", "turn"]].drop_duplicates()
     shifts = list(zip(table["session_id"].astype(str), table["turn"].tolist(), strict=True))
     draw.shuffle(shifts)
-    places = []
+    seen = []
     for step in range(len(groups)):
         for number, (session, turn) in enumerate(shifts):
             group = groups[(number + step) % len(groups)]
-            places.append(_Stretch(group, session, turn))
-    return places
+            seen.append(_ShiftSeen(group, session, turn))
+    return seen
 
 
-def _question(config: AskConfig, talks: Sequence[Dialogue], stretch: _Stretch) -> Question:
+def _question(config: AskConfig, talks: Sequence[Dialogue], seen: _ShiftSeen) -> Question:
     """The question about a shift in the conversations of one or two systems with the same user."""
     systems = tuple(talk.model_name for talk in talks)
-    identity = json.dumps([config.run, config.seed, systems, stretch.session, stretch.shift])
+    identity = json.dumps([config.run, config.seed, systems, seen.session, seen.shift])
     pairs = talks[0].pairs()
-    first = _first_turn(talks, stretch.shift)
-    last = stretch.shift - 1 + AFTER
-    change = _change_at(talks[0], stretch.shift)
+    first = _first_turn(talks, seen.shift)
+    last = seen.shift - 1 + AFTER
+    change = _change_at(talks[0], seen.shift)
     return Question(
         id=hashlib.sha256(identity.encode()).hexdigest()[:12],
         earlier=tuple(pair.user.text for pair in pairs[:first]),
-        sides=tuple(_side(talk, first, last, stretch.shift, change) for talk in talks),
+        sides=tuple(_side(talk, first, last, seen.shift, change) for talk in talks),
         systems=systems,
-        session_id=stretch.session,
-        shift=stretch.shift,
-        turns=tuple(range(stretch.shift, min(last, len(pairs)) + 1)),
+        session_id=seen.session,
+        shift=seen.shift,
+        turns=tuple(range(seen.shift, min(last, len(pairs)) + 1)),
     )
 
 
@@ -249,8 +251,8 @@ def _metric_values(run: str, key: PageKey) -> pd.DataFrame:
     for question in key.questions.itertuples(index=False):
         means = []
         for model in question.systems:
-            places = [(model, question.session_id, turn) for turn in question.turns]
-            means.append(values.loc[values.index.isin(places)].mean())
+            turns = [(model, question.session_id, turn) for turn in question.turns]
+            means.append(values.loc[values.index.isin(turns)].mean())
         value = means[0] if key.kind == "single" else means[1] - means[0]
         rows.append({"item": question.id, "session_id": question.session_id, **value.to_dict()})
     return pd.DataFrame(rows)

@@ -9,7 +9,7 @@ from crs_lib.core.errors import RunError
 from crs_lib.cosrec import audit, corpus, evaluate
 from crs_lib.cosrec.catalogue_rules import is_english, language
 from crs_lib.cosrec.labels import curated_labels, majority_labels
-from crs_lib.cosrec.records import IntentLabel, Utterance, number, topic, user_of
+from crs_lib.cosrec.records import IntentLabel, Utterance, conversation_number, topic, user_of
 from tests.helpers import refused, table
 
 SCORES = {"fluency": 5, "informativeness": 4, "logicality": 3, "coherence": 2}
@@ -182,7 +182,7 @@ def test_topics_are_read_from_the_right():
     assert (search.kind, search.conversation, search.turn) == ("search", "CoSRec-Curated_3", 12)
     assert (recommendation.kind, recommendation.intent) == ("recommendation", search.id)
     assert recommendation.user_index == 2
-    assert number("CoSRec-Crowd_12") == 12
+    assert conversation_number("CoSRec-Crowd_12") == 12
 
 
 @pytest.mark.parametrize("name", ["C_1", "C_1_x_0", "C_1_0_0#", "C_1_0_0#a"])
