@@ -135,7 +135,7 @@ def pays(cost: Estimate) -> str:
     if verdict == LOWER:
         return f"gains {cost.turned}"
     if verdict == EQUIVALENT:
-        return f"loses no more than {SMALLEST} ({cost})"
+        return f"loses {cost}, shown to be less than {SMALLEST}"
     if verdict == NOT_COMPARED:
         return f"has too few differing scenarios to tell ({signed(cost.value)})"
     return f"is not shown to lose anything: {cost}, so a loss of {cost.high:.2f} is possible"
@@ -173,11 +173,15 @@ def _ablest(shifts: pd.DataFrame, names: list[str]) -> str:
 
 
 def _waits(shifts: pd.DataFrame) -> pd.DataFrame:
-    """Shifts followed for ``HORIZON`` replies: replies until recovery, at most so many; whether none came."""
+    """Changes of mind, so no refinements, followed for ``HORIZON`` replies: replies until recovery, at most
+    so many; whether none came.
+    """
     columns = ["model", "session_id", "wait", "lost"]
     if "watched" not in shifts or shifts.empty:
         return pd.DataFrame(columns=columns)
     watched = shifts[shifts["watched"] >= HORIZON].astype({"model": str})
+    if "type" in watched:
+        watched = watched[watched["type"] != "refine"]
     delay = watched[f"delay_{recovered_by(shifts)}"].astype(float)
     in_time = delay < HORIZON
     return watched.assign(wait=delay.where(in_time, float(HORIZON)), lost=~in_time)[columns]
@@ -198,7 +202,7 @@ def plain_score(results: pd.DataFrame) -> str:
     gap = stats.difference_of(results, first, best, plain, **_AT)
     rank = f"{first} has no {films}"
     if first in by_gain:
-        rank = f"by {films} {first} ranks {by_gain.index(first) + 1} of {len(by_gain)}"
+        rank = f"by {films} over all turns {first} ranks {by_gain.index(first) + 1} of {len(by_gain)}"
     sentence = f"{words}, which compares the words of user and reply, puts {first} first, {gap} above {best}"
     return f"{sentence}; {rank}."
 

@@ -194,7 +194,7 @@ def verdict_counts(battery: Battery, plan: Plan) -> str:
 def ranking(battery: Battery, scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     """Systems by the primary outcome with ability, interval, ranks and letters; those not able come last.
 
-    Ranked systems are compared over the ``n`` scenarios that all of them have.
+    Ranked systems are compared over the ``n`` scenarios that all of them have; ability is over these, too.
     """
     ranked = battery.leaderboard.reindex(columns=_RANKING)
     ranked = ranked[ranked["system"].notna()]
@@ -202,7 +202,11 @@ def ranking(battery: Battery, scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     others = means[~means["system"].isin(ranked["system"])].reindex(columns=_RANKING)
     table = pd.concat([ranked, others.assign(tied="not ranked")], ignore_index=True)
     if plan.ability:
-        ability = scores.groupby("system")[plan.ability].mean()
+        of_ranked = scores[scores["system"].isin(ranked["system"])].dropna(subset=[plan.primary_outcome])
+        n_systems = of_ranked.groupby("scenario")["system"].nunique()
+        shared = n_systems.index[n_systems == len(ranked)]
+        is_shared = scores["scenario"].isin(shared) | ranked.empty
+        ability = scores[is_shared].groupby("system")[plan.ability].mean()
         table.insert(1, plan.ability, table["system"].map(ability))
     return as_printed(table)
 

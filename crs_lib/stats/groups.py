@@ -205,7 +205,7 @@ _ADVICE = {
     ),
     "normal residuals": _Advice(
         "no sign against normal residuals: t intervals can be read",
-        "residuals are not normal: read the tests of means",
+        "residuals are not normal: read the paired tests of means",
         "residuals are not normal: read Welch's test",
     ),
     "sphericity": _Advice(
