@@ -277,8 +277,8 @@ class Comparison:
         if pd.notna(needed):
             takes = f"ask --n {needed:.0f} to settle {smallest}"
         return (
-            f"With {int(compared['n'].min())} users this run finds differences of {listing(parts)} "
-            f"with {self.plan.power:.0%} power; {takes}."
+            f"With at least {int(compared['n'].min())} users a pair this run can find differences of "
+            f"{listing(parts)} with {self.plan.power:.0%} power; {takes}."
         )
 
     def _gains(self, name: str) -> str:

@@ -122,7 +122,8 @@ def adaptation(shifts: pd.DataFrame) -> str:
     others = [name for name in costs if name not in (worst, ORACLE)]
     if others:
         other = max(others, key=lambda name: gains[name].value)
-        rank = f"the ablest after {ORACLE}" if ORACLE in costs else "the ablest other system"
+        rank = "the best with straight users"
+        rank += f" after {ORACLE}" if ORACLE in costs else " of the others"
         sentence += f"; {other}, {rank}, {pays(costs[other])}"
     return f"{sentence}."
 
@@ -152,15 +153,15 @@ def recovery(shifts: pd.DataFrame) -> str:
         return "No recovery: a wait is compared with that of another system, and the run has one."
     mark, quick, *others = order
     more = stats.difference_of(waits, quick, mark, "wait", **_AT)
-    size = f"{more} more replies" if more.value >= 0 else f"{more.turned} fewer replies"
-    sentence = f"After a change of mind {quick} takes {size} than {mark} to show a film that meets every "
-    sentence += "constraint"
+    size = f"{more} more" if more.value >= 0 else f"{more.turned} fewer"
+    sentence = f"After a change of mind {quick} needs on average {size} replies than {mark} (counted up to "
+    sentence += f"{HORIZON}) until a film meets every constraint"
     if not more.excludes_zero:
         sentence += ", an interval that includes 0"
     if others:
         slow = _ablest(shifts, others)
         lost = stats.share_of(waits[waits["model"] == slow], "lost", scenario="session_id")
-        sentence += f"; {slow} shows none within {HORIZON} replies after {lost:%} of the changes"
+        sentence += f"; after {lost:%} of the changes, {slow} shows no such film within {HORIZON} replies"
     return f"{sentence}."
 
 
@@ -203,7 +204,8 @@ def plain_score(results: pd.DataFrame) -> str:
     rank = f"{first} has no {films}"
     if first in by_gain:
         rank = f"by {films} over all turns {first} ranks {by_gain.index(first) + 1} of {len(by_gain)}"
-    sentence = f"{words}, which compares the words of user and reply, puts {first} first, {gap} above {best}"
+    sentence = f"{words}, which compares the words of user and reply, ranks {first} first: "
+    sentence += f"its {words} is {gap} higher than that of {best}"
     return f"{sentence}; {rank}."
 
 

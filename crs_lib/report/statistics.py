@@ -293,7 +293,8 @@ def thesis_test(scores: pd.DataFrame, plan: Plan) -> str:
         beside = f"with the pairing: {beside}"
     ratio = f"F({anova['df1']:.0f}, {anova['df2']:.0f}) = {anova['statistic']:.1f}"
     first = f"One-way ANOVA: {ratio}, {p_in_words(anova['p'])}"
-    return f"{first}; {beside}. {anova['note'].capitalize()}."
+    pairing = f" The one-way ANOVA {anova['note']}." if anova["note"] else ""
+    return f"{first}; {beside}.{pairing}"
 
 
 def power_by_contrast(power: pd.DataFrame) -> pd.DataFrame:

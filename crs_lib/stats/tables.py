@@ -127,9 +127,9 @@ def _note_on_pairing(values: pd.DataFrame, design: Design) -> str:
             ratios.append(np.sqrt(apart / np.var(pair.values, ddof=1)))
     if not ratios:
         return ""
-    within = f"correlation within scenarios {np.mean(correlations):.2f}"
-    beside = f"intervals of differences {np.mean(ratios):.2f} times as wide as with the pairs"
-    return f"ignores that systems met the same users: {within}, {beside}"
+    within = f"their scores correlate by {np.mean(correlations):.2f} within scenarios"
+    beside = f"its intervals of differences are {np.mean(ratios):.2f} times as wide as paired ones"
+    return f"ignores that systems met the same users: {within}, and {beside}"
 
 
 def tukey_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
