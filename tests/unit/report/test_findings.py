@@ -52,8 +52,8 @@ def shifts(cost=0.5, delay=2.0, ability=0.8, spread=0.01, n=10):
 def test_the_plain_score_is_praised_only_where_it_agrees():
     apart = results(oracle=(1, 0.1), tracker=(0.8, 0.2), sticky=(0.4, 0.9))
     sentence = findings.plain_score(apart)
-    start = "TAS, which compares the words of user and reply, puts sticky first, "
-    assert sentence.startswith(f"{start}0.80 (the same for all 10) above")
+    start = "TAS, which compares the words of user and reply, ranks sticky first: its TAS is "
+    assert sentence.startswith(f"{start}0.80 (the same for all 10) higher than that of oracle")
     assert sentence.endswith("by gain over all turns sticky ranks 3 of 3.")
     alike = results(oracle=(1, 0.9), tracker=(0.8, 0.2), sticky=(0.4, 0.1))
     assert findings.plain_score(alike) == "TAS and gain put the same system first, oracle."
@@ -148,8 +148,8 @@ def test_a_run_without_models_shows_no_cell(figures, capsys):
 
 def test_recovery_compares_waits_of_the_same_users_and_counts_what_is_lost():
     sentence = findings.recovery(shifts())
-    assert "tracker takes 1.00 [" in sentence
-    assert "more replies than oracle" in sentence
+    assert "tracker needs on average 1.00 [" in sentence
+    assert " more replies than oracle (counted up to 3)" in sentence
     assert (
         "after 100 % (the same for all 10) of the changes, sticky shows no such film within 3 replies"
         in sentence
