@@ -156,7 +156,7 @@ def test_recovery_compares_waits_of_the_same_users_and_counts_what_is_lost():
     )
     assert "an interval that includes 0" in findings.recovery(shifts(delay=0.0))
     late = findings.recovery(shifts(delay=9.0))
-    assert "tracker takes 1.50 [" in late, "waits end at the horizon of 3 replies"
+    assert "tracker needs on average 1.50 [" in late, "waits end at the horizon of 3 replies"
     short = shifts().assign(watched=2)
     assert findings.recovery(short) == "No recovery: no shift was followed for 3 replies."
 
