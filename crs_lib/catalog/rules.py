@@ -134,7 +134,7 @@ class Context:
         return self.tokens[max(0, first - _REACH) : first] + self.tokens[last : last + _REACH]
 
     def _near(self, first: int, last: int) -> list[int]:
-        """Their positions."""
+        """The positions of the words at most two before and two after a run of words."""
         end = min(len(self.tokens), last + _REACH)
         return [*range(max(0, first - _REACH), first), *range(last, end)]
 

@@ -91,7 +91,7 @@ class Comparison:
 
     def stored(self) -> str:
         """The date of a page that was made of the same and is as it was written; empty for none."""
-        entry = runs.Run(simulate.STUDY, self.run).entry(STAGE)
+        entry = simulate.run_named(self.run).entry(STAGE)
         if entry.get("status") != "finished" or entry["parameters"] != self._parameters():
             return ""
         if not self.page.is_file():
@@ -376,7 +376,7 @@ class Comparison:
 
     def made_of(self) -> pd.DataFrame:
         """When and how the page was made: date, command, versions, users, seed, as two columns."""
-        entry = runs.Run(simulate.STUDY, self.run).entry("simulate")
+        entry = simulate.run_named(self.run).entry("simulate")
         versions = ", ".join(f"{name} {version}" for name, version in folder.versions().items())
         rows = {"date": str(entry.get("ended", ""))[:10], "command": self.command, "run": self.run}
         rows["users"] = str(self.settings["n"])
@@ -502,7 +502,7 @@ def compare(
     names = _names(baselines)
     contrasts = tuple(itertools.product(ours, names))
     declared = statistics.plan_for(plan, ours + names).changed(contrasts=contrasts)
-    simulated = runs.Run(simulate.STUDY, name).entry("simulate")
+    simulated = simulate.run_named(name).entry("simulate")
     size = max(n, simulated.get("parameters", {}).get("n_sessions", 0))
     comparison = Comparison(name, ours, names, declared, {**settings, "n": size, "digest": digest})
     since = comparison.stored()

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from crs_lib import evaluate, figures, runs, simulate, stats
+from crs_lib import evaluate, figures, simulate, stats
 from crs_lib import judge as judging
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import paths, prompts, safety, tables
@@ -219,7 +219,7 @@ def _replies_at_risk(request: _Request) -> pd.DataFrame:
     """
     run = request.run
     calm = f"{run}-{CALM}"
-    is_scored = runs.Run(simulate.STUDY, calm).entry("evaluate").get("status") == "finished"
+    is_scored = simulate.run_named(calm).entry("evaluate").get("status") == "finished"
     if is_scored and _simulated(calm).get("arm") == CALM:
         run = calm
     users = "Users of a log"
@@ -234,13 +234,13 @@ def _replies_at_risk(request: _Request) -> pd.DataFrame:
 
 def paired_users(run: str) -> bool:
     """Whether the systems of a run met the same users: so by design, or as its import found."""
-    counts = runs.Run(simulate.STUDY, run).entry("simulate").get("counts", {})
+    counts = simulate.run_named(run).entry("simulate").get("counts", {})
     return not counts.get("users")
 
 
 def _simulated(run: str) -> Mapping[str, Any]:
     """The settings that a run was simulated with."""
-    entry = runs.Run(simulate.STUDY, run).entry("simulate")
+    entry = simulate.run_named(run).entry("simulate")
     settings: Mapping[str, Any] = entry.get("parameters", {})
     return settings
 
@@ -259,7 +259,7 @@ class ScoredView:
 
     def n_films(self) -> int:
         """How many films there are."""
-        counts = runs.Run(simulate.STUDY, self.run).entry("catalog").get("counts", {})
+        counts = simulate.run_named(self.run).entry("catalog").get("counts", {})
         return int(counts.get("films", 0))
 
     def tools(self) -> list[str]:
@@ -314,7 +314,7 @@ def _roles(request: _Request) -> pd.DataFrame:
     roles["user"] = _user(run)
     roles["system"] = _first_systems(systems)
     roles["log"] = _log(run, view.words)
-    roles["judge"] = _judges(runs.Run(simulate.STUDY, run).entry(judge_records.STAGE))
+    roles["judge"] = _judges(simulate.run_named(run).entry(judge_records.STAGE))
     roles["grounding"] = view.grounding()
     roles["metrics"] = [view.scored["name"], *_wrapped(outcomes)]
     roles["statistics"] = view.words["paired" if paired_users(run) else "apart"]
@@ -351,7 +351,7 @@ def _log(run: str, words: Mapping[str, Any]) -> list[str]:
 
 def _catalogue(run: str) -> str:
     """The name of the catalogue that a run was simulated with."""
-    parameters = runs.Run(simulate.STUDY, run).entry("catalog").get("parameters", {})
+    parameters = simulate.run_named(run).entry("catalog").get("parameters", {})
     return str(parameters.get("catalog", "")).rpartition("/")[2]
 
 

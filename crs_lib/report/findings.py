@@ -19,6 +19,7 @@ from crs_lib.metrics import base
 from crs_lib.metrics.gain import ABLE
 from crs_lib.report import figure_tables
 from crs_lib.simulate import STUDY
+from crs_lib.simulate.scenarios import REFINEMENT
 from crs_lib.stats import Estimate
 from crs_lib.stats.estimate import EQUIVALENT, HIGHER, LOWER, NOT_COMPARED, signed
 
@@ -182,7 +183,7 @@ def _waits(shifts: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame(columns=columns)
     watched = shifts[shifts["watched"] >= HORIZON].astype({"model": str})
     if "type" in watched:
-        watched = watched[watched["type"] != "refine"]
+        watched = watched[watched["type"] != REFINEMENT]
     delay = watched[f"delay_{recovered_by(shifts)}"].astype(float)
     in_time = delay < HORIZON
     return watched.assign(wait=delay.where(in_time, float(HORIZON)), lost=~in_time)[columns]

@@ -243,7 +243,7 @@ def _convention(report: Report) -> str:
 @SECTIONS.register("manifest", title="How it was made", place=10)
 def _made(report: Report) -> str:
     """Stages with their parameters, counts and files; code and packages."""
-    manifest = runs.Run(simulate.STUDY, report.run).manifest()
+    manifest = simulate.run_named(report.run).manifest()
     parts = []
     for name, stage in sorted(manifest["stages"].items(), key=_began):
         settings = {"status": stage["status"], **stage.get("counts", {})}

@@ -18,6 +18,7 @@ from crs_lib.figures.recovery import waiting
 from crs_lib.metrics.base import LOWER
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.simulate import voices
+from crs_lib.simulate.scenarios import REFINEMENT
 from crs_lib.stats import Battery, Design, Estimate, mean_interval, p_in_words
 from crs_lib.stats.estimate import VERDICTS, signed
 from crs_lib.stats.mixed import mixed_model
@@ -241,10 +242,10 @@ def _cost_columns(shifts: pd.DataFrame) -> dict[str, pd.Series]:
     first = shifts[~is_later]
     primary = first[first["primary"].astype(bool)]
     columns = {}
-    for kind in sorted(set(first["type"]), key=lambda kind: (kind == "refine", kind)):
+    for kind in sorted(set(first["type"]), key=lambda kind: (kind == REFINEMENT, kind)):
         columns[kind] = first.loc[first["type"] == kind, "shift_cost"]
     columns["misfit"] = primary["misfit"]
-    columns["later shifts"] = shifts.loc[is_later & (shifts["type"] != "refine"), "shift_cost"]
+    columns["later shifts"] = shifts.loc[is_later & (shifts["type"] != REFINEMENT), "shift_cost"]
     if "matched" in primary and primary["matched"].eq("no").any():
         columns["as many statements"] = primary.loc[primary["matched"] == "yes", "shift_cost"]
         columns["fewer statements"] = primary.loc[primary["matched"] == "no", "shift_cost"]
@@ -369,7 +370,7 @@ def _shift_scores(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.
     """
     names = {"model": "system", "session_id": "scenario", "type": "shift_type"}
     if metric not in turns:
-        scored = shifts[shifts["type"] != "refine"].rename(columns={**names, metric: "value"})
+        scored = shifts[shifts["type"] != REFINEMENT].rename(columns={**names, metric: "value"})
         return scored[["system", "scenario", "turn", "value", "shift_type"]].astype({"system": str})
     after = turns[turns["since_shift"].notna()]
     after = after.assign(turn=after["turn"] - after["since_shift"].astype(int))

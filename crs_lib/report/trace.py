@@ -85,7 +85,7 @@ class RunFiles:
         for row in _records(shifts):
             self._shifts.setdefault(Key.of(row), []).append(row)
         self._judged: dict[Key, Mapping[str, Any]] = {}
-        if runs.Run(simulate.STUDY, run).entry(judge_records.STAGE).get("status") == "finished":
+        if simulate.run_named(run).entry(judge_records.STAGE).get("status") == "finished":
             for record in judge_records.read_records(run):
                 if not record["canary"]:
                     self._judged[Key.of(record)] = record

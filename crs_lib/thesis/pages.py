@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from crs_lib import data as datasets
-from crs_lib import evaluate, runs, simulate
+from crs_lib import evaluate, simulate
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
 from crs_lib.figures import layout
@@ -343,7 +343,7 @@ def _has_sessions(run: str, convention: str, turns: int) -> bool:
 def _is_of_the_thesis(run: str) -> bool:
     """Whether a run was imported, with the catalogue of the published study."""
     raw = paths.run_folder(simulate.STUDY, run) / simulate.RAW_CATALOG
-    parameters = runs.Run(simulate.STUDY, run).entry("simulate")["parameters"]
+    parameters = simulate.run_named(run).entry("simulate")["parameters"]
     if not parameters.get("imported") or not raw.is_file():
         return False
     digests = [file.sha256 for file in datasets.get("opendialkg-movies").files]
